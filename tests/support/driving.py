@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.instructions import (
     Attempted,
     Bind,
@@ -38,6 +39,7 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
     VictimFate,
 )
+from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.world import World
@@ -94,6 +96,10 @@ class Driver(World):
         document = json.dumps(build.namespace(name, labels=labels)).encode()
         self.handle(ObjectSeen(decode_namespace(document)))
 
+    def budget(self, name: str, selector: build.Json, n_allowed: int) -> None:
+        document = json.dumps(build.disruption_budget(name, selector, n_allowed)).encode()
+        self.handle(ObjectSeen(decode_disruption_budget(document)))
+
     def update(self, pod: Pod, **changes: Any) -> Pod:
         """Show the machine a new version of the pod, with the changes."""
         seen = replace(pod, resource_version=self.next_version(), **changes)
@@ -110,6 +116,11 @@ class Driver(World):
         instructions = self.handle(EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED))
         self.lose(victim)
         return each_of(instructions, EvictVictim)
+
+    def queued(self, uid: str) -> QueuedPod:
+        found = self.queue.get(uid)
+        assert found is not None
+        return found
 
     def cycle(self) -> list[Instruction]:
         return self.handle(CycleDue())

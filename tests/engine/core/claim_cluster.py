@@ -115,6 +115,12 @@ class ClaimCluster(Driver):
         events, self.events = self.events, []
         return [instruction for event in events for instruction in self.handle(event)]
 
+    def apply(self, *claims: build.Json) -> None:
+        """Store claims, and show the machine all that is stored."""
+        for claim in claims:
+            self.store(claim)
+        self.watch()
+
     def using(self, *claims: str, name: str = "p", labels: dict[str, str] | None = None, **spec: Any) -> Pod:
         """Show the machine a pod that uses the claims."""
         entries = [{"name": each, "resourceClaimName": each} for each in claims]

@@ -212,11 +212,8 @@ class Templates:
 def pod_of(template: Json, name: str, node: str | None = None) -> Json:
     """Return a pod like the template, on the node if there is one."""
     metadata = {**template["metadata"], "name": name, "uid": name}
-    return {
-        **template,
-        "metadata": metadata,
-        "spec": {**template["spec"], **({"nodeName": node} if node else {})},
-    }
+    spec = {**template["spec"], **({"nodeName": node} if node else {})}
+    return {**template, "metadata": metadata, "spec": spec}
 
 
 _DEFAULT_SPREADS = (

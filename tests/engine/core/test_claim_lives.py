@@ -178,25 +178,24 @@ class _Life:
             assert not own, f"{pod.key} is bound without {own}"
 
 
+def _lived(seed: int) -> int:
+    """Return how many pods a life has bound."""
+    life = _Life(seed)
+    for _ in range(_STEPS):
+        life.step()
+    life.settle()
+    life.check()
+    return len(life.bound)
+
+
 @settings(max_examples=60)
 @example(198351)
 @example(30383404)
 @example(718)
 @given(st.integers(0, 1 << 32))
 def test_a_life_ends_with_nothing_assumed_and_no_device_given_twice(seed: int) -> None:
-    life = _Life(seed)
-    for _ in range(_STEPS):
-        life.step()
-    life.settle()
-    life.check()
+    _lived(seed)
 
 
 def test_lives_bind_pods() -> None:
-    n_bound = 0
-    for seed in range(20):
-        life = _Life(seed)
-        for _ in range(_STEPS):
-            life.step()
-        life.settle()
-        n_bound += len(life.bound)
-    assert n_bound > 40
+    assert sum(map(_lived, range(20))) > 40

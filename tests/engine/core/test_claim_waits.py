@@ -13,8 +13,7 @@ def _waiting(**of_device: list[str]) -> ClaimCluster:
     """Return a cluster with a pod whose claim is written and not shown."""
     cluster = ClaimCluster(0, ("a",))
     cluster.show(device_slice("a", 1, **of_device))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     cluster.using("c")
     cluster.write(cluster.reserve())
     return cluster
@@ -65,8 +64,7 @@ def test_a_selector_that_fails_on_a_node_fails_the_pod_unless_another_rule_refus
     cluster.node("a")
     cluster.show(device_slice("b", 1))
     cluster.show(device_slice("a", 1, attributes={"model": {"string": "x"}}))
-    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].model == "x"'))
-    cluster.watch()
+    cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].model == "x"'))
     cluster.using("c")
     if is_refused:
         assert cluster.reserve().node_name == "a"

@@ -16,25 +16,19 @@ from tests.support.driving import attempt_of, bind_of, each_of, event_of, only
 
 
 def _reserved(cluster: ClaimCluster, name: str) -> list[str]:
-    return [
-        each["name"]
-        for each in cluster.server.claims[f"default/{name}"].get("status", {}).get("reservedFor", [])
-    ]
+    status = cluster.server.claims[f"default/{name}"].get("status", {})
+    return [each["name"] for each in status.get("reservedFor", [])]
 
 
-def _with_claim(
-    *claims: str, n_devices: int = 1, nodes: tuple[str, ...] = ("a",)
-) -> tuple[ClaimCluster, Pod]:
-    """Return a cluster with a pod that uses the claims, which the machine knows."""
-    cluster = ClaimCluster(n_devices, nodes)
-    for name in claims:
-        cluster.store(resource_claim(name))
-    cluster.watch()
-    return cluster, cluster.using(*claims)
+def _with_claim() -> tuple[ClaimCluster, Pod]:
+    """Return a cluster of one device with a pod that uses claim c, which the machine knows."""
+    cluster = ClaimCluster(1, ("a",))
+    cluster.apply(resource_claim("c"))
+    return cluster, cluster.using("c")
 
 
 def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
-    cluster, pod = _with_claim("c")
+    cluster, pod = _with_claim()
     asked = cluster.reserve()
     assert cluster.server.writes == []
     assert cluster.write(asked) == []
@@ -49,10 +43,9 @@ def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
 
 
 def test_devices_count_from_reserve_on_and_a_failed_write_gives_them_back() -> None:
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     asked = cluster.reserve()
-    cluster.store(resource_claim("d"))
-    cluster.watch()
+    cluster.apply(resource_claim("d"))
     cluster.using("d", name="q")
     assert "cannot allocate all claims" in attempt_of(cluster.cycle()).message
     del cluster.server.claims["default/c"]
@@ -65,8 +58,7 @@ def test_devices_count_from_reserve_on_and_a_failed_write_gives_them_back() -> N
 def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_are() -> None:
     """As on a cluster whose administrator grants the right to read devices later."""
     cluster = ClaimCluster(2, ("a",), is_served=False)
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     cluster.show(device_class("gpu", "example.com/gpu"))
     cluster.using("c")
     cluster.using(name="q", containers=[build.container(requests={"example.com/gpu": "1"})])
@@ -80,8 +72,7 @@ def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_
 def test_while_a_kind_of_devices_is_turned_off_no_pod_gets_any() -> None:
     """Without claims, all devices would look free."""
     cluster = ClaimCluster(2, ("a",))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     cluster.handle(DevicesServed(DeviceKind.CLAIM, is_served=False))
     cluster.using("c")
     assert "affinity-scheduler reads no resource.k8s.io/v1 here" in attempt_of(cluster.cycle()).message
@@ -89,19 +80,26 @@ def test_while_a_kind_of_devices_is_turned_off_no_pod_gets_any() -> None:
     assert cluster.reserve().pod.name == "p"
 
 
-def _holding_the_device(name: str, pod: str, allocated: str) -> build.Json:
+def _allocated(name: str, by: str = "other", **more: str) -> build.Json:
+    """Return a claim to which another process gave the only device of node a, for a pod of the name."""
     result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "gpu-0"}
-    consumer = {"resource": "pods", "name": pod, "uid": f"uid-default-{pod}"}
-    allocation = {"devices": {"results": [result]}, "allocationTimestamp": allocated}
-    return resource_claim(name, allocation=allocation, reservedFor=[consumer])
+    consumer = {"resource": "pods", "name": by, "uid": f"uid-default-{by}"}
+    return resource_claim(name, allocation={"devices": {"results": [result]}, **more}, reservedFor=[consumer])
+
+
+def _is_given_up(cluster: ClaimCluster) -> bool:
+    """Return whether the next attempt finds that claim c is unavailable, and gives its allocation up."""
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
+    return "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
 def test_of_two_claims_with_one_device_the_later_is_given_up_after_a_restart_too() -> None:
     """The driver has written into the status of the first one since, which has the newer version now."""
     cluster = ClaimCluster(1, ("a",), is_served=False)
-    cluster.store(_holding_the_device("later", "q", "2026-01-01T00:00:05Z"))
-    cluster.store(_holding_the_device("first", "p", "2026-01-01T00:00:00Z"))
-    cluster.watch()
+    cluster.store(_allocated("later", "q", allocationTimestamp="2026-01-01T00:00:05Z"))
+    cluster.apply(_allocated("first", "p", allocationTimestamp="2026-01-01T00:00:00Z"))
     cluster.serve_devices()
     cluster.using("first", nodeName="a")
     cluster.using("later", name="q")
@@ -109,7 +107,7 @@ def test_of_two_claims_with_one_device_the_later_is_given_up_after_a_restart_too
 
 
 def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     asked = cluster.reserve()
     cluster.using("c", name="q")
     message = attempt_of(cluster.cycle()).message
@@ -125,7 +123,7 @@ def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
 
 
 def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
-    cluster, pod = _with_claim("c")
+    cluster, pod = _with_claim()
     cluster.write(cluster.reserve())
     cluster.watch()
     bind_of(cluster.cycle())
@@ -140,43 +138,25 @@ def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
     assert again.writes[0].value is None
 
 
-def test_a_pod_that_is_tried_before_the_watch_shows_what_was_undone_is_reserved_anew() -> None:
-    cluster, pod = _with_claim("c")
-    cluster.write(cluster.reserve())
-    cluster.watch()
-    bind_of(cluster.cycle())
-    undo = only(cluster.fail_bind(pod, "refused"), WriteObjects)
-    cluster.now_s += 30
-    again = cluster.reserve()
-    # The writer lets the writes for a pod follow each other.
-    assert cluster.write_all(undo) == []
-    assert cluster.write(again) == []
-    cluster.watch()
-    assert bind_of(cluster.cycle()).node_name == "a"
-    assert _reserved(cluster, "c") == ["p"]
-
-
 def test_an_answer_about_a_claim_that_was_replaced_ends_no_assumption_of_the_next_one() -> None:
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     answer = cluster.answer_to(cluster.reserve())
     del cluster.server.claims["default/c"]
     cluster.collect()
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     cluster.using("c", name="q")
     assert cluster.reserve().pod.name == "q"
     message = "claim default/c is not reserved for pod default/p any more"
     assert (
         attempt_of(cluster.handle(answer)).message == f'running PreBind plugin "DynamicResources": {message}'
     )
-    cluster.store(resource_claim("d"))
-    cluster.watch()
+    cluster.apply(resource_claim("d"))
     cluster.using("d", name="r")
     assert "cannot allocate all claims" in attempt_of(cluster.cycle()).message
 
 
 def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> None:
-    cluster, pod = _with_claim("c")
+    cluster, pod = _with_claim()
     asked = cluster.reserve()
     answer = cluster.answer_to(asked)
     cluster.lose(pod)
@@ -191,7 +171,7 @@ def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> Non
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> None:
     """The next process knows nothing but what is stored: it allocates, or joins the claim that is allocated."""
-    cluster, pod = _with_claim("c")
+    cluster, pod = _with_claim()
     asked = cluster.reserve()
     cluster.server.loses = lambda number: number >= lost
     cluster.answer_to(asked)
@@ -213,8 +193,7 @@ def _waiting_for_conditions() -> tuple[ClaimCluster, Pod, list[Instruction]]:
     cluster = ClaimCluster(0, ("a",))
     conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
     cluster.show(device_slice("a", 1, **conditions))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     pod = cluster.using("c")
     told = cluster.write(cluster.reserve())
     assert cluster.watch() == []
@@ -251,30 +230,18 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
-    # The next attempt finds the claim unavailable and gives its allocation up.
     cluster.now_s += 30
-    instructions = cluster.cycle()
-    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(only(instructions, WriteObjects)) == []
-    assert "allocation" not in cluster.server.claims["default/c"]["status"]
-
-
-def _allocated_by_another(name: str, by: str = "other") -> build.Json:
-    """Return a claim that another scheduler gave the only device of node a, for a pod of the name."""
-    result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
-    consumer = {"resource": "pods", "name": by, "uid": f"uid-default-{by}"}
-    return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
+    assert _is_given_up(cluster)
 
 
 @pytest.mark.parametrize(
-    ("namespace", "holder"),
-    [("default", "claim default/theirs"), ("other", "a claim of another namespace")],
+    ("namespace", "holder"), [("default", "claim default/theirs"), ("other", "a claim of another namespace")]
 )
 def test_of_two_claims_with_one_device_the_later_is_given_up(namespace: str, holder: str) -> None:
     """Two schedulers decide at once, and the API server accepts both: the watch shows whose write came first."""
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     asked = cluster.reserve()
-    theirs = _allocated_by_another("theirs")
+    theirs = _allocated("theirs")
     theirs["metadata"]["namespace"] = namespace
     cluster.server.put(theirs)
     instructions = cluster.write(asked)
@@ -288,17 +255,13 @@ def test_of_two_claims_with_one_device_the_later_is_given_up(namespace: str, hol
     assert cluster.write_all(only(instructions, WriteObjects)) == []
     cluster.watch()
     cluster.now_s += 30
-    instructions = cluster.cycle()
-    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(only(instructions, WriteObjects)) == []
-    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+    assert _is_given_up(cluster)
 
 
 def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     cluster.write(cluster.reserve())
-    cluster.store(_allocated_by_another("theirs"))
-    cluster.watch()
+    cluster.apply(_allocated("theirs"))
     assert bind_of(cluster.cycle()).node_name == "a"
 
 
@@ -307,21 +270,18 @@ def test_of_two_claims_that_a_list_shows_with_one_device_ours_is_given_up(order:
     """After a restart neither version nor time of a claim tells which of the two was allocated first."""
     cluster = ClaimCluster(is_served=False)
     for name in order:
-        cluster.store(_allocated_by_another(name, by="p" if name == "c" else "other"))
+        cluster.store(_allocated(name, by="p" if name == "c" else "other"))
     cluster.watch()
     cluster.serve_devices()
     cluster.using("c")
-    instructions = cluster.cycle()
-    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(only(instructions, WriteObjects)) == []
-    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+    assert _is_given_up(cluster)
 
 
 def test_no_pod_is_bound_on_what_half_a_list_shows() -> None:
     """A list shows our claim before the one that was allocated earlier: the look at all devices waits for its end."""
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     asked = cluster.reserve()
-    cluster.server.put(_allocated_by_another("theirs"))
+    cluster.server.put(_allocated("theirs"))
     assert cluster.write(asked) == []
     cluster.handle(DevicesRelisted(DeviceKind.CLAIM))
     cluster.events.reverse()
@@ -335,10 +295,9 @@ def test_no_pod_is_bound_on_what_half_a_list_shows() -> None:
 @pytest.mark.parametrize("name", ["c", "theirs"])
 def test_a_later_list_leaves_no_order_among_the_claims_that_it_shows(name: str) -> None:
     """The watch was interrupted, so that one of them may have been allocated anew."""
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     cluster.write(cluster.reserve())
-    cluster.store(_allocated_by_another("theirs"))
-    cluster.watch()
+    cluster.apply(_allocated("theirs"))
     cluster.serve_devices()
     claim = cluster.state.devices.claim(f"default/{name}")
     assert claim is not None
@@ -349,8 +308,7 @@ def test_a_later_list_leaves_no_order_among_the_claims_that_it_shows(name: str) 
 def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) -> None:
     """Whichever write comes first stores the allocation, and the other one joins it."""
     cluster = ClaimCluster(1)
-    cluster.store(resource_claim("shared"))
-    cluster.watch()
+    cluster.apply(resource_claim("shared"))
     labels = {GROUP: "g", MIN_COUNT: "2"}
     for name in ("m0", "m1"):
         cluster.using("shared", name=name, labels=labels)
@@ -368,7 +326,7 @@ def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) ->
 
 
 def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> None:
-    cluster, _ = _with_claim("c")
+    cluster, _ = _with_claim()
     cluster.reserve()
     cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
     assert not each_of(cluster.cycle(), WriteReservation)
@@ -383,9 +341,7 @@ def test_a_claim_that_is_elsewhere_is_given_up_beside_missing_devices_from_1_37(
     fields = [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]
     selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
     allocation = {"devices": {"results": [result]}, "nodeSelector": selector}
-    cluster.store(resource_claim("elsewhere", allocation=allocation))
-    cluster.store(resource_claim("too-many", count=2))
-    cluster.watch()
+    cluster.apply(resource_claim("elsewhere", allocation=allocation), resource_claim("too-many", count=2))
     cluster.using("elsewhere", "too-many")
     message = attempt_of(cluster.cycle()).message
     assert "cannot allocate all claims" in message

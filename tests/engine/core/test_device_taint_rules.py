@@ -48,8 +48,7 @@ def test_a_pod_gets_no_device_that_a_rule_taints_until_the_rule_is_gone(
     selector: dict[str, str], effect: str, *, is_refused: bool
 ) -> None:
     cluster = ClaimCluster(1, ("a",))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     cluster.show(rule("r", effect, driver=selector.get("driver"), device=selector.get("device")))
     cluster.using("c")
     if is_refused:

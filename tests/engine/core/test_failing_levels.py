@@ -17,11 +17,7 @@ OURS, KUEUE = "affinity-scheduler.io/pod-group", "kueue.x-k8s.io/podset"
 JOB_SET, LWS = "jobset.sigs.k8s.io", "leaderworkerset.sigs.k8s.io"
 GROUP = {OURS: "g", f"{OURS}-min-count": "16"}
 IN_BLOCK = {f"{OURS}-required-topology": BLOCK}
-PARTS = {
-    f"{OURS}-part": "{part}",
-    f"{OURS}-part-min-count": "4",
-    f"{OURS}-part-required-topology": RACK,
-}
+PARTS = {f"{OURS}-part": "{part}", f"{OURS}-part-min-count": "4", f"{OURS}-part-required-topology": RACK}
 INDEX = {"batch.kubernetes.io/job-completion-index": "{index}"}
 SLICES = {f"{KUEUE}-slice-required-topology": RACK, f"{KUEUE}-slice-size": "4"}
 JOBS = {f"{JOB_SET}/jobset-name": "g", f"{JOB_SET}/replicatedjob-name": "w"}

@@ -33,8 +33,9 @@ def cluster(driver: Driver) -> Driver:
 
 
 def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> Pod:
-    entry = {**BY_ZONE, "afterSeconds": after_s, **kwargs.pop("entry", {})}
-    return cluster.pod(name, labels={"app": "web"}, affinity=APART, annotations=fallback(entry), **kwargs)
+    entry = {**BY_ZONE, "afterSeconds": after_s}
+    kwargs = {"labels": {"app": "web"}, **kwargs}
+    return cluster.pod(name, affinity=APART, annotations=fallback(entry), **kwargs)
 
 
 def full_zones(cluster: Driver) -> Pod:
@@ -86,12 +87,8 @@ def test_a_mark_on_a_pending_pod_relaxes_nothing(cluster: Driver) -> None:
     """Only the bind writes it; a pod that is created with one waits as any other."""
     full_zones(cluster)
     marks = {RELAXED: '[{"rule": "podAntiAffinity by topology.kubernetes.io/zone"}]'}
-    forged = cluster.pod(
-        "forged",
-        labels={"app": "web"},
-        affinity=APART,
-        annotations={**fallback({**BY_ZONE, "afterSeconds": 60}), **marks},
-    )
+    annotations = {**fallback({**BY_ZONE, "afterSeconds": 60}), **marks}
+    forged = cluster.pod("forged", labels={"app": "web"}, affinity=APART, annotations=annotations)
     assert forged.spec.relaxed == ()
     assert not binds(cluster.live(59))
 
@@ -126,8 +123,7 @@ def test_the_time_counts_whatever_keeps_the_pod(cluster: Driver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "waits_s"),
-    [("Unschedulable", 10), ("SchedulerError", 10), ("SchedulingGated", 60), ("", 60)],
+    ("reason", "waits_s"), [("Unschedulable", 10), ("SchedulerError", 10), ("SchedulingGated", 60), ("", 60)]
 )
 def test_after_a_restart_the_time_counts_from_the_condition(
     cluster: Driver, reason: str, waits_s: int
@@ -186,13 +182,7 @@ def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, node=node, cpu="30", priority=0)
     cluster.node("c", labels={ZONE: "z1"})
-    cluster.pod(
-        "third",
-        labels={"app": "web"},
-        affinity=APART,
-        annotations=fallback({**BY_ZONE, "afterSeconds": 0}),
-        priority=10,
-    )
+    web(cluster, "third", 0, priority=10)
     told = cluster.cycle()
     assert "EvictVictim" in [type(one).__name__ for one in told]
     assert not binds(told)
@@ -263,9 +253,7 @@ def test_a_malformed_annotation_is_refused_with_its_path(cluster: Driver, entrie
 
 def test_a_pod_that_only_annotations_keep_pending_says_so_once(cluster: Driver) -> None:
     """Autoscalers see a pod that fits; the event and the number say why it does not."""
-    limited = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]}}  # fmt: skip
-    declared = {"affinity-scheduler.io/affinity": json.dumps(limited)}
+    declared = {AFFINITY: json.dumps(APART)}
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, annotations=declared, node=node)
     own = cluster.pod("own", labels={"app": "web"}, annotations=declared)
@@ -302,14 +290,8 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
 
 
 def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluster: Driver) -> None:
-    entry = {**BY_ZONE, "afterSeconds": 60}
     for index in range(3):
-        cluster.pod(
-            f"w-{index}",
-            labels={"app": "web", GROUP: "train", MIN_COUNT: "2"},
-            affinity=APART,
-            annotations=fallback(entry),
-        )
+        web(cluster, f"w-{index}", labels={"app": "web", GROUP: "train", MIN_COUNT: "2"})
     instructions = cluster.live(50)
     for bind in each_of(instructions, Bind):
         cluster.confirm(bind.pod, bind.node_name)

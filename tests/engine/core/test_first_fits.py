@@ -38,15 +38,13 @@ def test_first_fit_is_best_where_all_copies_take_devices_of_one_kind(
         containers=[build.container(requests={"example.com/gpu": str(gpus)} if gpus else {})],
         spec={"resourceClaims": [{"name": name, "resourceClaimTemplateName": "t"} for name in names]},
     )
-    document["status"]["resourceClaimStatuses"] = [
-        {"name": name, "resourceClaimName": name} for name in names
-    ]
+    statuses = [{"name": name, "resourceClaimName": name} for name in names]
+    document["status"]["resourceClaimStatuses"] = statuses
     expected = is_best_if_shared if shared else is_best
     assert is_first_fit_best(cluster.decoded(document), ClusterView(cluster.state)) is expected
 
 
 def test_claims_that_pods_share_are_not_taken_anew_by_each_copy() -> None:
     cluster = ClaimCluster(nodes=("a",))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
+    cluster.apply(resource_claim("c"))
     assert not is_first_fit_best(cluster.using("c"), ClusterView(cluster.state))

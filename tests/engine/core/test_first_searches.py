@@ -34,8 +34,7 @@ def cluster() -> ClaimCluster:
 
 def _pieces(cluster: ClaimCluster, claim: Json) -> tuple[int, list[Instruction]]:
     """Have a pod with the claim tried; return the number of pieces, and the instructions."""
-    cluster.store(claim)
-    cluster.watch()
+    cluster.apply(claim)
     cluster.using("c")
     machine, n_pieces = cluster.machine, 1
     instructions = machine.handle(CycleDue(), cluster.now_s)
@@ -81,8 +80,7 @@ def test_selectors_of_many_devices_take_several_budgets_of_one_attempt(
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
-    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
-    cluster.watch()
+    cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     cluster.using("c")
     (reserve,) = cluster.cycle()
     assert isinstance(reserve, WriteReservation)
@@ -93,20 +91,17 @@ def test_selectors_that_take_too_many_pieces_are_an_error_and_go_on_after_a_back
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 900)
-    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
-    cluster.watch()
+    cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
     pod = cluster.using("c")
     assert condition_of(cluster.cycle()).reason == "SchedulerError"
-    queued = cluster.machine.queue.get(pod.uid)
-    assert queued is not None
+    queued = cluster.queued(pod.uid)
     assert (queued.sub_queue, queued.attempts) == (SubQueue.BACKOFF, 1)
     assert cluster.cycle() == []
 
 
 def test_a_costly_selector_takes_no_second_budget(cluster: ClaimCluster) -> None:
     """Its pod backs off: it would take the time of others."""
-    cluster.store(selecting_claim("c", f"!({costly(4, 1)})"))
-    cluster.watch()
+    cluster.apply(selecting_claim("c", f"!({costly(4, 1)})"))
     cluster.using("c")
     assert condition_of(cluster.cycle()).reason == "SchedulerError"
 
@@ -118,8 +113,7 @@ def test_a_group_takes_all_pieces_in_its_cycle(
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     for number in range(2):
         last = f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}'
-        cluster.store(selecting_claim(f"c{number}", last))
-        cluster.watch()
+        cluster.apply(selecting_claim(f"c{number}", last))
         cluster.using(f"c{number}", name=f"member-{number}", labels={GROUP: "g", MIN_COUNT: "2"})
     reserved = each_of(cluster.cycle(), WriteReservation)
     assert [each.node_name for each in reserved] == [f"n{_N_NODES - 1:03}"] * 2
@@ -135,8 +129,7 @@ def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_pieces(
         cluster.node(f"n{number:03}", labels={ZONE: "z"})
         cluster.show(distinct_devices(f"n{number:03}", number))
     cluster.pod("first", labels={"app": "web"}, node="n000")
-    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
-    cluster.watch()
+    cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     rule = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
     document = build.pod(
         "p",

@@ -175,6 +175,11 @@ def of_part(word: str) -> str:
     return f"{PART} of the pod: found none, expected the name of a part beside {word}"
 
 
+def of(word: str, found: str, expected: str) -> str:
+    return f'{word} of the pod: found "{found}", expected {expected}'
+
+
+LABEL, COUNT = "a valid label value", "1 to 5000"
 IN_GROUP = {GROUP: "g", MIN_COUNT: "1"}
 
 
@@ -185,44 +190,24 @@ IN_GROUP = {GROUP: "g", MIN_COUNT: "1"}
         ({MIN_COUNT: "2"}, of_group(MIN_COUNT)),
         ({PART: "l"}, of_group(PART)),
         ({RELEASE_AFTER: "60"}, of_group(RELEASE_AFTER)),
-        ({GROUP: ""}, f'{GROUP} of the pod: found "", expected the name of a group'),
-        (
-            {GROUP: "", MIN_COUNT: "1", PART: "l"},
-            f'{GROUP} of the pod: found "", expected the name of a group',
-        ),
+        ({GROUP: ""}, of(GROUP, "", "the name of a group")),
+        ({GROUP: "", MIN_COUNT: "1", PART: "l"}, of(GROUP, "", "the name of a group")),
         ({**IN_GROUP, PART_MIN_COUNT: "3"}, of_part(PART_MIN_COUNT)),
         ({**IN_GROUP, PART_REQUIRED_TOPOLOGY: RACK}, of_part(PART_REQUIRED_TOPOLOGY)),
-        *(
-            ({**IN_GROUP, MIN_COUNT: n}, f'{MIN_COUNT} of the pod: found "{n}", expected 1 to 5000')
-            for n in ("0", "5001", "-1")
-        ),
+        *(({**IN_GROUP, MIN_COUNT: n}, of(MIN_COUNT, n, COUNT)) for n in ("0", "5001", "-1")),
         ({GROUP: "g"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
-        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
-        ({**IN_GROUP, PART: ""}, f'{PART} of the pod: found "", expected a valid label value'),
-        ({**IN_GROUP, PART: "a b"}, f'{PART} of the pod: found "a b", expected a valid label value'),
+        ({GROUP: "a\nb", MIN_COUNT: "1"}, of(GROUP, "a\\nb", LABEL)),
+        *(({**IN_GROUP, PART: part}, of(PART, part, LABEL)) for part in ("", "a b")),
         *(
-            (
-                {**IN_GROUP, PART: "l", PART_MIN_COUNT: n},
-                f'{PART_MIN_COUNT} of the pod: found "{n}", expected 1 to 5000',
-            )
-            for n in ("0", "0000000010")
+            ({**IN_GROUP, PART: "l", PART_MIN_COUNT: n}, of(PART_MIN_COUNT, n, COUNT))
+            for n in ("", "0", "0000000010")
         ),
         (
             {**IN_GROUP, PART: "l", PART_REQUIRED_TOPOLOGY: "/"},
-            f'{PART_REQUIRED_TOPOLOGY} of the pod: found "/", expected one key of node labels',
+            of(PART_REQUIRED_TOPOLOGY, "/", "one key of node labels"),
         ),
-        (
-            {**IN_GROUP, PART: "l", PART_MIN_COUNT: ""},
-            f'{PART_MIN_COUNT} of the pod: found "", expected 1 to 5000',
-        ),
-        (
-            {**IN_GROUP, REQUIRED_TOPOLOGY: ""},
-            f'{REQUIRED_TOPOLOGY} of the pod: found "", expected one key of node labels',
-        ),
-        (
-            {**IN_GROUP, PREFERRED_TOPOLOGY: ""},
-            f'{PREFERRED_TOPOLOGY} of the pod: found "", expected 1 to 8 keys of node labels',
-        ),
+        ({**IN_GROUP, REQUIRED_TOPOLOGY: ""}, of(REQUIRED_TOPOLOGY, "", "one key of node labels")),
+        ({**IN_GROUP, PREFERRED_TOPOLOGY: ""}, of(PREFERRED_TOPOLOGY, "", "1 to 8 keys of node labels")),
     ],
 )
 def test_a_word_that_nothing_reads_keeps_the_pod_out(
@@ -236,7 +221,7 @@ def test_a_word_that_nothing_reads_keeps_the_pod_out(
 
 def test_a_time_that_is_no_number_of_seconds_keeps_the_pod_out(cluster: Driver) -> None:
     member(cluster, "p", {RELEASE_AFTER: "1h"}, n="1")
-    assert outcome(cluster) == ({}, {f'{RELEASE_AFTER} of the pod: found "1h", expected 1 to 604800'})
+    assert outcome(cluster) == ({}, {of(RELEASE_AFTER, "1h", "1 to 604800")})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from scheduler.engine.core.outcomes import report_group
-from scheduler.engine.model.instructions import Instruction, PatchPodGroup
+from scheduler.engine.model.instructions import PatchPodGroup
 from scheduler.engine.model.pod_groups import (
     COSCHEDULING_GROUP,
     WHOLE,
@@ -18,7 +18,7 @@ from scheduler.engine.model.pod_groups import (
     PodGroup,
 )
 from scheduler.engine.model.stimuli import BindDone, PodGroupSeen
-from tests.support.driving import Driver, bind_of, each_of
+from tests.support.driving import Driver, bind_of, each_of, only
 
 OURS = PodGroup(GroupKey(GroupKind.KUBERNETES, "default", "gang"), 2, api_version="v1beta1")
 PLACED = GroupCondition("PodGroupInitiallyScheduled", "True", "Scheduled", "")
@@ -51,10 +51,6 @@ def test_the_condition_of_a_group_is_written_where_it_changes(
     assert report_group(None, reason, message) == []
 
 
-def patches(told: list[Instruction]) -> list[PatchPodGroup]:
-    return each_of(told, PatchPodGroup)
-
-
 @pytest.mark.parametrize(
     ("n_nodes", "text"),
     [
@@ -70,12 +66,8 @@ def test_the_condition_of_a_group_without_places_says_why(n_nodes: int, text: st
     group = PodGroup(key, 2, api_version="v1alpha1")
     driver.handle(PodGroupSeen(group))
     for index in range(2):
-        driver.pod(
-            f"m{index}",
-            labels={COSCHEDULING_GROUP: "mpi"},
-            cpu="1",
-        )
-    (patch,) = patches(driver.cycle())
+        driver.pod(f"m{index}", labels={COSCHEDULING_GROUP: "mpi"}, cpu="1")
+    patch = only(driver.cycle(), PatchPodGroup)
     assert (patch.group, patch.is_true, patch.reason) == (group, False, "Unschedulable")
     assert patch.message.startswith(text)
     driver.audit()
@@ -90,9 +82,11 @@ def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced() -> Non
     pods = [driver.pod(f"m{index}", labels={COSCHEDULING_GROUP: "mpi"}, node="n") for index in range(2)]
     driver.lose(pods[0])
     text = "pod group default/mpi was placed and has lost members: 1 of the 2 that it needs are on nodes"
-    assert patches(driver.live(31.0)) == [PatchPodGroup(group, False, "MembersLost", text, WHOLE)]
+    assert each_of(driver.live(31.0), PatchPodGroup) == [
+        PatchPodGroup(group, False, "MembersLost", text, WHOLE)
+    ]
     for name, told in (("m0-new", [PatchPodGroup(group, True, "Whole", "", WHOLE)]), ("one-more", [])):
         new = driver.pod(name, labels={COSCHEDULING_GROUP: "mpi"})
         assert bind_of(driver.cycle()).pod == new
-        assert patches(driver.handle(BindDone(new.uid))) == told
+        assert each_of(driver.handle(BindDone(new.uid)), PatchPodGroup) == told
     driver.audit()

@@ -32,27 +32,22 @@ class _Full(GroupCluster):
 
     def use(self, name: str, node: str, devices: list[int], priority: int, *, shared_with: str = "") -> None:
         """Show a running pod with a claim of these devices of its node, or with the one of another pod."""
+        consumer = {"resource": "pods", "name": name, "uid": f"uid-default-{name}"}
         if not shared_with:
             results = [
                 {"request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{number}"}
                 for number in devices
             ]
-            consumer = {"resource": "pods", "name": name, "uid": f"uid-default-{name}"}
             claim = resource_claim(
                 f"of-{name}",
                 len(devices),
-                allocation={
-                    "devices": {"results": results},
-                    "allocationTimestamp": "2026-01-01T00:00:00Z",
-                },
+                allocation={"devices": {"results": results}, "allocationTimestamp": "2026-01-01T00:00:00Z"},
                 reservedFor=[consumer],
             )
         else:
             claim = json.loads(json.dumps(self.server.claims[f"default/of-{shared_with}"]))
-            consumer = {"resource": "pods", "name": name, "uid": f"uid-default-{name}"}
             claim["status"]["reservedFor"].append(consumer)
-        self.store(claim)
-        self.watch()
+        self.apply(claim)
         entries = [{"name": "c", "resourceClaimName": f"of-{shared_with or name}"}]
         spec = {"schedulerName": NAME, "resourceClaims": entries, "priority": priority}
         self.running[name] = self.decoded(build.pod(name, node=node, spec=spec))
@@ -105,16 +100,9 @@ def _check(seed: int) -> bool:
         cluster.use(name, node, taken, priority)
 
     def fits_without(gone: set[str]) -> bool:
+        kept = {(node, each) for name, (node, taken, _) in used.items() if name not in gone for each in taken}
         free = {
-            node: [
-                (fabric, 0)
-                for number, fabric in enumerate(fabrics)
-                if not any(
-                    other == node and number in taken
-                    for name, (other, taken, _) in used.items()
-                    if name not in gone
-                )
-            ]
+            node: [(fabric, 0) for number, fabric in enumerate(fabrics) if (node, number) not in kept]
             for node, fabrics in nodes.items()
         }
         return exists(free, [([[0]] * count, is_matched) for count, is_matched in members])
@@ -172,8 +160,7 @@ def test_a_pod_leaves_for_the_devices_of_the_claim_that_was_created_for_it() -> 
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "low", "uid": "uid-default-low", "controller": True}
     annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
     meta = {**claim["metadata"], "ownerReferences": [owner], "annotations": annotations}
-    cluster.store({**claim, "metadata": meta})
-    cluster.watch()
+    cluster.apply({**claim, "metadata": meta})
     spec = {"schedulerName": NAME, "priority": 0}
     cluster.running["low"] = cluster.decoded(build.pod("low", node="a", spec=spec))
     cluster.lose(cluster.running["low"])
@@ -208,8 +195,7 @@ def test_the_devices_of_a_members_own_claim_are_not_awaited() -> None:
     consumer = {"resource": "pods", "name": "m0", "uid": "uid-m0"}
     of_node = {"nodeSelectorTerms": [build.node_term(named=["in b"])]}
     allocation = {**allocated["allocation"], "nodeSelector": of_node}
-    cluster.store({**claim, "status": {"allocation": allocation, "reservedFor": [consumer]}})
-    cluster.watch()
+    cluster.apply({**claim, "status": {"allocation": allocation, "reservedFor": [consumer]}})
     attempt = each_of(cluster.cycles(), Attempted)[0]
     assert "being released" not in attempt.message
 

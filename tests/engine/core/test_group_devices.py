@@ -30,17 +30,18 @@ class GroupCluster(ClaimCluster):
 
     def __init__(
         self,
-        nodes: Mapping[str, Sequence[int]],
+        nodes: Mapping[str, Sequence[int | tuple[int, int]]],
         racks: Mapping[str, str] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """`nodes`: the fabric of each device of each node."""
+        """`nodes`: the fabric, or fabric and model, of each device of each node."""
         super().__init__(0, (), settings)
         for name, fabrics in nodes.items():
             self.node(name, labels={"rack": (racks or {}).get(name, "r")})
             document = device_slice(name, len(fabrics))
-            for device, fabric in zip(document["spec"]["devices"], fabrics, strict=True):
-                device["attributes"] = {"fabric": {"int": fabric}}
+            for device, told in zip(document["spec"]["devices"], fabrics, strict=True):
+                fabric, model = (told, 0) if isinstance(told, int) else told
+                device["attributes"] = {"fabric": {"int": fabric}, "model": {"int": model}}
             self.show(document)
 
     def member(
@@ -62,8 +63,7 @@ class GroupCluster(ClaimCluster):
         claim["metadata"]["ownerReferences"] = [owner]
         if is_matched:
             claim["spec"]["devices"]["constraints"] = [{"matchAttribute": _FABRIC}]
-        self.store(claim)
-        self.watch()
+        self.apply(claim)
         spec: Json = {
             "schedulerName": NAME,
             "priority": priority,
@@ -80,43 +80,20 @@ class GroupCluster(ClaimCluster):
         """Run all cycles; return the nodes of the members that are placed."""
         return {each.pod.name: each.node_name for each in each_of(self.cycles(), WriteReservation)}
 
-
-class _UnlikeCluster(GroupCluster):
-    """A cluster whose devices have a fabric and a model, and whose pods ask for two devices."""
-
-    def __init__(self, nodes: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-        """`nodes`: the fabric and the model of each device of each node."""
-        super().__init__({})
-        for name, devices in nodes.items():
-            self.node(name, labels={"rack": "r"})
-            document = device_slice(name, len(devices))
-            for device, (fabric, model) in zip(document["spec"]["devices"], devices, strict=True):
-                device["attributes"] = {"fabric": {"int": fabric}, "model": {"int": model}}
-            self.show(document)
-
     def worker(self, name: str, n_members: int, models: Sequence[Sequence[int]], *, is_matched: bool) -> None:
         """Show a pending member whose claim has a request for each of these choices of models."""
+        one = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+        texts = [f'device.attributes["{DRIVER}"].model in {[*each]}' for each in models]
         requests = [
-            {
-                "name": f"r{number}",
-                "exactly": {
-                    "deviceClassName": "gpu",
-                    "allocationMode": "ExactCount",
-                    "count": 1,
-                    "selectors": [
-                        {"cel": {"expression": f'device.attributes["{DRIVER}"].model in {[*each]}'}}
-                    ],
-                },
-            }
-            for number, each in enumerate(models)
+            {"name": f"r{number}", "exactly": {**one, "selectors": [{"cel": {"expression": text}}]}}
+            for number, text in enumerate(texts)
         ]
         constraints = [{"matchAttribute": _FABRIC}] if is_matched else []
         self.member(name, 0, n_members, devices={"requests": requests, "constraints": constraints})
 
 
 def exists(
-    nodes: Mapping[str, Sequence[tuple[int, int]]],
-    members: Sequence[tuple[Sequence[Sequence[int]], bool]],
+    nodes: Mapping[str, Sequence[tuple[int, int]]], members: Sequence[tuple[Sequence[Sequence[int]], bool]]
 ) -> bool:
     """Return whether every member can have a node and devices of its own, by all assignments."""
     options = [
@@ -154,7 +131,7 @@ def _check_unlike(seed: int) -> bool:
         for _ in range(draw.choice((1, 2)))
     ]
     members = [kinds[number % len(kinds)] for number in range(n_members)]
-    cluster = _UnlikeCluster(nodes)
+    cluster = GroupCluster(nodes)
     for number, (models, is_matched) in enumerate(members):
         cluster.worker(f"m{number}", n_members, models, is_matched=is_matched)
     places = cluster.places()
@@ -173,7 +150,7 @@ def test_members_with_unlike_requests_are_placed_if_and_only_if_brute_force_plac
     assert 10 < n_placed < 90
 
 
-def _of_pairs(n_nodes: int, n_workers: int) -> _UnlikeCluster:
+def _of_pairs(n_nodes: int, n_workers: int) -> GroupCluster:
     """
     Return nodes with two fabrics of two pairs each, and workers that take a pair.
 
@@ -181,7 +158,7 @@ def _of_pairs(n_nodes: int, n_workers: int) -> _UnlikeCluster:
     worker that is alone takes two of it.
     """
     pairs = [(fabric, model) for fabric in range(2) for model in (1, 1, 0, 0)]
-    cluster = _UnlikeCluster({f"n{number}": pairs for number in range(n_nodes)})
+    cluster = GroupCluster({f"n{number}": pairs for number in range(n_nodes)})
     for number in range(n_workers):
         cluster.worker(f"w{number}", n_workers, [(0, 1), (1,)], is_matched=True)
     return cluster
@@ -253,8 +230,7 @@ def test_workers_share_a_claim_of_the_devices_of_one_fabric_of_their_rack() -> N
         cluster.show(document)
     claim = resource_claim("shared", 8)
     claim["spec"]["devices"]["constraints"] = [{"matchAttribute": _FABRIC}]
-    cluster.store(claim)
-    cluster.watch()
+    cluster.apply(claim)
     for number in range(8):
         cluster.using("shared", name=f"w{number}", labels={GROUP: "g", MIN_COUNT: "8"})
     places = cluster.places()

@@ -171,14 +171,6 @@ def test_no_member_is_evicted_for_a_pod_that_is_gone_where_it_follows_nobody(
     assert not any(driver.needs_eviction(preemptor.uid, victim.uid) for victim in begun)
 
 
-def test_members_of_another_priority_than_their_group_s_are_an_error_from_1_37(driver: Driver):
-    driver.node("n", allocatable={"cpu": "3"})
-    driver.handle(group_seen("g", 2, priority=10, version="v1beta1"))
-    show(driver, *(member(f"m{i}", "g", 5) for i in range(2)))
-    message = "all pods in a single pod group should have the same priority as the pod group's priority, got 5 and 10"
-    assert any(message in str(each) for each in driver.cycle())
-
-
 def check_units(seed: int) -> int:
     """Compare one drawn case with brute force; return the number of victims."""
     chance = Chance(seed)

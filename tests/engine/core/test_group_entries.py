@@ -20,6 +20,7 @@ from tests.engine.core.test_group_disruption import group_seen
 from tests.support.build import Json, pod
 from tests.support.driving import NAME, Driver, binds, conditions
 
+GATED = "the pod group waits until none of its pods has scheduling gates"
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -60,9 +61,7 @@ def gang(cluster: Driver, n: int, cpu: str, *, n_shown: int = 0, **more: Any) ->
 
 
 def queued(cluster: Driver, name: str) -> QueuedPod:
-    found = cluster.queue.get(f"uid-default-{name}")
-    assert found is not None
-    return found
+    return cluster.queued(f"uid-default-{name}")
 
 
 def fail(cluster: Driver, times: int, *names: str) -> None:
@@ -215,9 +214,7 @@ def test_a_member_with_gates_holds_the_whole_group(cluster: Driver, version: str
     if not n_bound:
         cluster.now_s += 6.0
         told = cluster.handle(TimePassed())
-        assert set(conditions(told).values()) == {
-            "the pod group waits until none of its pods has scheduling gates"
-        }
+        assert set(conditions(told).values()) == {GATED}
     show(cluster, "m2")
     assert len(binds(cluster.cycle())) == 3 - n_bound
 
@@ -228,9 +225,7 @@ def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver, 
     show(cluster, "m2", schedulingGates=[{"name": "hold"}])
     told = cluster.cycle()
     assert not binds(told)
-    assert set(conditions(told).values()) == {
-        "the pod group waits until none of its pods has scheduling gates"
-    }
+    assert set(conditions(told).values()) == {GATED}
     cluster.pass_time(waits_s)
     end(cluster, "m2")
     cluster.pass_time(2.0)

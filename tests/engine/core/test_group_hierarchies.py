@@ -29,9 +29,12 @@ def driver(driver: Driver) -> Driver:
     return driver
 
 
+def _object(kind: KueueKind, name: str, **spec: object) -> KueueObject:
+    return decode_kueue_object(kind, json.dumps({"metadata": {"name": name}, "spec": spec}).encode())
+
+
 def _show(driver: Driver, kind: KueueKind, name: str, **spec: object) -> None:
-    document: Json = {"metadata": {"name": name}, "spec": spec}
-    driver.handle(ObjectSeen(decode_kueue_object(kind, json.dumps(document).encode())))
+    driver.handle(ObjectSeen(_object(kind, name, **spec)))
 
 
 def _levels(*keys: str) -> list[Json]:
@@ -80,11 +83,8 @@ def test_the_resource_flavor_in_the_node_selector_says_which_topology_counts() -
     """Without it none counts that a ResourceFlavor names, and one counts that none names."""
     rooms, rack = Hierarchies(), Topology((RACK,))
     for name, outer in (("gpus", BLOCK), ("cpus", HALL)):
-        document = {"metadata": {"name": name}, "spec": {"levels": _levels(outer, RACK)}}
-        rooms.upsert(decode_kueue_object(KueueKind.TOPOLOGY, json.dumps(document).encode()))
-        flavor = {"nodeLabels": {"pool": name}, "topologyName": name}
-        document = {"metadata": {"name": f"on-{name}"}, "spec": flavor}
-        rooms.upsert(decode_kueue_object(KueueKind.FLAVOR, json.dumps(document).encode()))
+        rooms.upsert(_object(KueueKind.TOPOLOGY, name, levels=_levels(outer, RACK)))
+        rooms.upsert(_object(KueueKind.FLAVOR, f"on-{name}", nodeLabels={"pool": name}, topologyName=name))
     assert rooms.implied(rack, ()) == rack
     assert rooms.implied(rack, [("pool", "gpus")]).required == (BLOCK, RACK)
     assert rooms.implied(rack, [("pool", "cpus"), ("disk", "ssd")]).required == (HALL, RACK)
@@ -103,8 +103,7 @@ def test_of_two_topologies_that_imply_different_levels_none_counts() -> None:
     """Unless they agree on the level that is asked for."""
     rooms = Hierarchies()
     for name, outer in (("gpus", BLOCK), ("cpus", HALL)):
-        document = {"metadata": {"name": name}, "spec": {"levels": _levels(outer, RACK)}}
-        rooms.upsert(decode_kueue_object(KueueKind.TOPOLOGY, json.dumps(document).encode()))
+        rooms.upsert(_object(KueueKind.TOPOLOGY, name, levels=_levels(outer, RACK)))
     assert rooms.implied(Topology((RACK,)), ()) == Topology((RACK,))
     assert rooms.implied(Topology((BLOCK,)), ()) == Topology((BLOCK,))
     rooms.upsert(KueueObject(KueueKind.TOPOLOGY, "cpus", (BLOCK, RACK, HOST)))
@@ -115,8 +114,7 @@ def test_of_two_served_versions_of_a_topology_the_newer_counts() -> None:
     """Watches of both are not in step."""
     rooms = Hierarchies()
     for kind, outer in ((KueueKind.TOPOLOGY, BLOCK), (KueueKind.TOPOLOGY_V1BETA1, HALL)):
-        document = {"metadata": {"name": "room"}, "spec": {"levels": _levels(outer, RACK)}}
-        rooms.upsert(decode_kueue_object(kind, json.dumps(document).encode()))
+        rooms.upsert(_object(kind, "room", levels=_levels(outer, RACK)))
     assert rooms.all_levels() == {"room": (BLOCK, RACK)}
     rooms.remove(KueueKind.TOPOLOGY, "room")
     assert rooms.all_levels() == {"room": (HALL, RACK)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -13,12 +12,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.core.group_holes import HoleSearch, PodMove, moves_text
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.engine.model.pods import ContainerResize, Pod, Resize
-from scheduler.engine.model.stimuli import ObjectSeen, PodSeen
+from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.syntax.quantity import parse_quantity
@@ -47,16 +45,9 @@ def small(driver: Driver, name: str, on: str, cpu: int = 1, **more: Any) -> Pod:
 
 
 def group(driver: Driver, n: int, cpu: int, required: str = RACK, **more: Any) -> list[Pod]:
-    return [
-        driver.pod(
-            f"m{index}",
-            labels={GROUP: "g", MIN_COUNT: str(n)},
-            annotations={REQUIRED_TOPOLOGY: required} if required else {},
-            cpu=str(cpu),
-            **more,
-        )
-        for index in range(n)
-    ]
+    more |= {"labels": {GROUP: "g", MIN_COUNT: str(n)}, "cpu": str(cpu)}
+    annotations = {REQUIRED_TOPOLOGY: required} if required else {}
+    return [driver.pod(f"m{index}", annotations=annotations, **more) for index in range(n)]
 
 
 def moves(driver: Driver, members: list[Pod], n_most: int = 2) -> tuple[PodMove, ...]:
@@ -103,12 +94,7 @@ def test_no_pod_moves_for_members_that_disagree(driver: Driver) -> None:
     small(driver, "s", "a1")
     first, second = group(driver, 2, 2)
     annotations = {REQUIRED_TOPOLOGY: HOSTNAME}
-    second = driver.pod(
-        second.name,
-        labels=second.labels,
-        annotations=annotations,
-        cpu="2",
-    )
+    second = driver.pod(second.name, labels=second.labels, annotations=annotations, cpu="2")
     assert moves(driver, [first, second]) == ()
 
 
@@ -147,16 +133,8 @@ def test_a_pod_moves_before_the_group_takes_the_place_that_it_needs(driver: Driv
         driver.node(name, labels=labels, allocatable={"cpu": cpu, "pods": "10"})
     small(driver, "s", "a", node_selector={"disk": "ssd"})
     node(driver, "z", "b", 2)
-    driver.pod(
-        "kept",
-        node="z",
-        owner=OWNER,
-        phase="Running",
-        labels={"app": "kept"},
-        cpu="500m",
-    )
-    budget = build.disruption_budget("kept", build.selector("app=kept"), 0)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    driver.pod("kept", node="z", owner=OWNER, phase="Running", labels={"app": "kept"}, cpu="500m")
+    driver.budget("kept", build.selector("app=kept"), 0)
     apart = build.affinity(anti_required=[build.term(RACK, build.selector(f"{GROUP}=g"))])
     (move,) = moves(driver, group(driver, 2, 2, "", affinity=apart))
     assert move.text == "move default/s from a to x"
@@ -187,10 +165,8 @@ def test_a_pod_that_is_being_resized_takes_no_more_elsewhere_than_its_spec_says(
         pod = small(driver, name, on)
         resize = Resize({pod.spec.containers[0].name: held}, None, {}, infeasible=False)
         driver.handle(PodSeen(replace(pod, resize=resize, resource_version="2")))
-    assert {(each.pod.name, each.node_name) for each in moves(driver, group(driver, 2, 2))} == {
-        ("s", "b1"),
-        ("t", "b1"),
-    }
+    found = moves(driver, group(driver, 2, 2))
+    assert {(each.pod.name, each.node_name) for each in found} == {("s", "b1"), ("t", "b1")}
 
 
 def test_a_pod_moves_out_of_the_rack_with_most_room_for_the_group(driver: Driver) -> None:
@@ -225,8 +201,7 @@ def test_no_pod_moves_whose_eviction_the_api_refuses(
     two_racks(driver)
     small(driver, "s", "a1", labels={"app": "s"}, phase="Running")
     for number, selector in enumerate(selectors):
-        budget = build.disruption_budget(f"b{number}", selector, n_allowed)
-        driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+        driver.budget(f"b{number}", selector, n_allowed)
     assert moves(driver, group(driver, 2, 2)) == ()
 
 
@@ -328,8 +303,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 def test_a_set_of_at_most_two_moves_is_found_if_there_is_one(cluster: Cluster) -> None:
     """The machine accepts every new place, and then the whole group fits; no rule breaks, and no budget."""
     driver = cluster.driver({})
-    budget = build.disruption_budget("b", build.selector("app=plain"), cluster.n_allowed)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    driver.budget("b", build.selector("app=plain"), cluster.n_allowed)
     members = group(driver, *cluster.group)
     moved = {move.pod.name: move.node_name for move in moves(driver, members)}
     if moved:

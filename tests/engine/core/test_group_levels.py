@@ -81,7 +81,7 @@ def test_a_rack_goes_first_where_members_run_also_if_their_hosts_are_full(held: 
     assert [set(racks_of[rows].tolist()) for rows in layout.domains] == [{nearest}]
 
 
-def _room(hosts: Hosts) -> Driver:
+def filled(hosts: Hosts) -> Driver:
     driver = Driver()
     for name, (domains, n_free) in hosts.items():
         labels = dict(zip(LEVELS, domains, strict=True))
@@ -124,7 +124,7 @@ def test_a_group_is_placed_iff_there_is_a_placement_in_the_fewest_domains(
             name: ((block, f"{block}{rack}", host), n_free)
             for name, ((block, rack, host), n_free) in hosts.items()
         }
-    driver = _room(hosts)
+    driver = filled(hosts)
     members(driver, n, required=BLOCK if required else "", preferred=LEVELS[preferred - 1])
     nodes = placed(driver)
     scopes = list(within_one(hosts, 1)) if required else [hosts]
@@ -174,12 +174,8 @@ def test_unlike_members_fill_one_rack_before_the_next(driver: Driver) -> None:
     racks(driver, "a", r1=2, r2=5, r3=1)
     members(driver, 3, preferred=RACK, n_needed=5)
     for index in range(2):
-        driver.pod(
-            f"small{index}",
-            labels={GROUP: "g", MIN_COUNT: "5"},
-            annotations={PREFERRED_TOPOLOGY: RACK},
-            cpu="600m",
-        )
+        labels, annotations = {GROUP: "g", MIN_COUNT: "5"}, {PREFERRED_TOPOLOGY: RACK}
+        driver.pod(f"small{index}", labels=labels, annotations=annotations, cpu="600m")
     assert by_rack(placed(driver)) == {"r2": 5}
 
 
@@ -229,10 +225,7 @@ def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver:
     racks(driver, "a", r1=2)
     for name, n_cpus in (("large", "4"), ("small", "1")):
         driver.pod(
-            name,
-            labels={GROUP: "g", MIN_COUNT: "1"},
-            annotations={REQUIRED_TOPOLOGY: BLOCK},
-            cpu=n_cpus,
+            name, labels={GROUP: "g", MIN_COUNT: "1"}, annotations={REQUIRED_TOPOLOGY: BLOCK}, cpu=n_cpus
         )
     assert by_rack(placed(driver)) == {"r1": 1}
 
@@ -323,9 +316,7 @@ def test_a_group_whose_level_no_node_has_waits_for_nodes_alone(driver: Driver, *
     driver.node("h0", allocatable={"cpu": "2", "pods": "10"})
     first = members(driver, 2, required=BLOCK)[0]
     assert f"no node is in a domain of {BLOCK} that it may take" in message(driver)
-    queued = driver.queue.get(first.uid)
-    assert queued is not None
-    assert queued.unschedulable_plugins == {"GangScheduling"}
+    assert driver.queued(first.uid).unschedulable_plugins == {"GangScheduling"}
     driver.pass_time(60)
     assert not driver.cycle()
     assert driver.queue.depths() == {"active": 0, "backoff": 0, "unschedulable": 2, "gated": 0}

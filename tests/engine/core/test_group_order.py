@@ -21,13 +21,9 @@ TOPOLOGY = Topology((BLOCK,), (RACK,))
 
 def _ranked(driver: Driver, ranks: list[int], n_needed: int) -> list[Pod]:
     annotations = {REQUIRED_TOPOLOGY: BLOCK, PREFERRED_TOPOLOGY: RACK}
+    labels = {GROUP: "g", MIN_COUNT: str(n_needed)}
     return [
-        driver.pod(
-            f"m{rank}",
-            labels={GROUP: "g", MIN_COUNT: str(n_needed), INDEX: str(rank)},
-            annotations=annotations,
-            cpu="1",
-        )
+        driver.pod(f"m{rank}", labels={**labels, INDEX: str(rank)}, annotations=annotations, cpu="1")
         for rank in ranks
     ]
 
@@ -70,12 +66,8 @@ def test_members_of_unlike_size_keep_their_places(driver: Driver) -> None:
     for index, n in enumerate((2, 1)):
         driver.node(f"h{index}", labels={BLOCK: "b"}, allocatable={"cpu": str(n), "pods": "10"})
     for rank, n in enumerate((1, 2)):
-        driver.pod(
-            f"m{rank}",
-            labels={GROUP: "g", MIN_COUNT: "2", INDEX: str(rank)},
-            annotations={REQUIRED_TOPOLOGY: BLOCK},
-            cpu=str(n),
-        )
+        labels = {GROUP: "g", MIN_COUNT: "2", INDEX: str(rank)}
+        driver.pod(f"m{rank}", labels=labels, annotations={REQUIRED_TOPOLOGY: BLOCK}, cpu=str(n))
     assert placed(driver) == {"m0": "h1", "m1": "h0"}
 
 
@@ -101,20 +93,14 @@ def test_the_mean_distance_is_told(driver: Driver) -> None:
     )
 
 
-KUBEFLOW = "training.kubeflow.org"
+KUBEFLOW, LWS = "training.kubeflow.org", "leaderworkerset.sigs.k8s.io"
 
 
 @pytest.mark.parametrize(
     "ordered",
     [
         [{}, {INDEX: "x"}, {INDEX: "0"}, {INDEX: "7"}, {INDEX: "9" * 5000}],
-        [
-            {
-                f"leaderworkerset.sigs.k8s.io/{level}-index": index
-                for level, index in (("group", a), ("worker", b))
-            }
-            for a, b in ("00", "01", "10")
-        ],
+        [{f"{LWS}/group-index": a, f"{LWS}/worker-index": b} for a, b in ("00", "01", "10")],
         [
             {f"{KUBEFLOW}/replica-type": kind, f"{KUBEFLOW}/replica-index": index}
             for kind, index in (("master", "0"), ("worker", "0"), ("worker", "1"), ("worker", "10"))

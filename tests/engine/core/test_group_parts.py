@@ -23,9 +23,9 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodGone, PodSeen
 from tests.engine.core.test_group_levels import (
     BLOCK,
-    LEVELS,
     RACK,
     by_rack,
+    filled,
     message,
     placed,
     racks,
@@ -80,10 +80,7 @@ def test_a_group_of_parts_is_placed_iff_brute_force_places_it(
         name: ((block, f"{block}{rack}", host), n_free)
         for name, ((block, rack, host), n_free) in hosts.items()
     }
-    driver = Driver()
-    for name, (domains, n_free) in hosts.items():
-        labels = dict(zip(LEVELS, domains, strict=True))
-        driver.node(name, labels=labels, allocatable={"cpu": str(n_free), "pods": "20"})
+    driver = filled(hosts)
     n_group = sum(each.n_members for each in parts) if needs_all else min(each.n_needed for each in parts)
     for number, each in enumerate(parts):
         within = {"within": BLOCK} if within_block else {}
@@ -179,11 +176,7 @@ def test_as_many_members_as_a_part_lacks_are_placed_where_not_all_new_ones_fit(d
     annotations = {PART: "x", PART_MIN_COUNT: "2", PART_REQUIRED_TOPOLOGY: RACK}
     for index, node in enumerate(("r1-0", None, None)):
         driver.pod(
-            f"x-{index}",
-            labels={GROUP: "g", MIN_COUNT: "2"},
-            annotations=annotations,
-            cpu="1",
-            node=node,
+            f"x-{index}", labels={GROUP: "g", MIN_COUNT: "2"}, annotations=annotations, cpu="1", node=node
         )
     assert list(placed(driver).values()) == ["r1-1"]
 

@@ -7,20 +7,12 @@ cannot be whole, no pod is evicted.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.group_topology import Topology
-from scheduler.engine.model.instructions import (
-    Attempted,
-    Bind,
-    EvictVictim,
-    Instruction,
-    PatchCondition,
-)
+from scheduler.engine.model.instructions import Attempted, Bind, EvictVictim, Instruction, PatchCondition
 from scheduler.engine.model.pod_groups import (
     COSCHEDULING_GROUP,
     GROUP,
@@ -30,11 +22,11 @@ from scheduler.engine.model.pod_groups import (
     PodGroup,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import EvictionEnded, ObjectSeen, PodGroupSeen, PodSeen, VictimFate
+from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import end_eviction, sized_pod
 from tests.engine.core.test_group_search import Case, Chance, group_object
 from tests.reference.pod_groups import Group
-from tests.support.build import Json, affinity, disruption_budget, pod, selector, term
+from tests.support.build import Json, affinity, pod, selector, term
 from tests.support.driving import NAME, Driver, attempt_of, binds, each_of, evictions
 
 PRIORITY = 10
@@ -257,8 +249,7 @@ def test_a_budget_protects_its_pods_where_others_do(driver: Driver) -> None:
     for index in range(3):
         app = "web" if index < 2 else "batch"
         sized_pod(driver, f"low-{index}", node="n0", labels={"app": app})
-    budget = disruption_budget("web", selector("app=web"), 0)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    driver.budget("web", selector("app=web"), 0)
     _members(driver, 1)
     assert evictions(driver.cycle()) == ["low-2"]
 

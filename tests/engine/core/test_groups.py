@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
+from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.group_topology import PART, REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import (
     Bind,
@@ -29,14 +30,7 @@ from scheduler.engine.model.pod_groups import (
     PodGroup,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import (
-    PodGroupGone,
-    PodGroupSeen,
-    PodGroupsServed,
-    PodSeen,
-    TimePassed,
-)
-from tests.support import build
+from scheduler.engine.model.stimuli import PodGroupGone, PodGroupSeen, PodGroupsServed, PodSeen, TimePassed
 from tests.support.build import Json, affinity, container, selector, spread, term
 from tests.support.daemon import profiles
 from tests.support.driving import NAME, Driver, attempt_of, binds, conditions, each_of, settings_of
@@ -63,8 +57,11 @@ def together(app: str = "train", key: str = RACK) -> Json:
     return affinity(required=[term(key, selector(f"app={app}"))])
 
 
-def workers(driver: Driver, n_pods: int, **more: Any) -> list[Pod]:
-    return [member(driver, f"w-{index}", n=n_pods, **more) for index in range(n_pods)]
+def workers(
+    driver: Driver, n_pods: int, n_needed: int = 0, name: str = "w", first: int = 0, **more: Any
+) -> list[Pod]:
+    needed = n_needed or n_pods
+    return [member(driver, f"{name}-{index}", n=needed, **more) for index in range(first, first + n_pods)]
 
 
 def test_members_wait_until_as_many_exist_as_the_group_needs(driver: Driver) -> None:
@@ -105,8 +102,7 @@ def test_a_member_is_bound_after_the_one_that_it_needs_on_its_node(driver: Drive
     driver.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "1"})
     driver.node("a-1", labels={RACK: "a"}, allocatable={"cpu": "2"})
     member(driver, "follower", n=3, labels={"app": "follower"}, affinity=together("web", HOSTNAME))
-    for index in range(2):
-        member(driver, f"web-{index}", n=3, labels={"app": "web"}, affinity=together("web", RACK))
+    workers(driver, 2, n_needed=3, name="web", labels={"app": "web"}, affinity=together("web", RACK))
     nodes = binds(driver.cycle())
     bound = list(nodes)
     web = next(name for name in bound if name != "follower" and nodes[name] == "a-1")
@@ -148,8 +144,7 @@ def test_a_group_of_which_every_bind_failed_is_not_whole(driver: Driver) -> None
         driver.lose(pod)
     driver.pass_time(15.0)
     assert binds(driver.cycles()) == {}
-    for index in (3, 4):
-        member(driver, f"w-{index}", n=3)
+    workers(driver, 2, n_needed=3, first=3)
     assert set(binds(driver.cycles())) == {"w-2", "w-3", "w-4"}
 
 
@@ -158,8 +153,7 @@ def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
 ) -> None:
     monkeypatch.setattr("scheduler.engine.core.group_cycle.MOST_AT_ONCE", 3)
     racks(driver, a=7)
-    for index in range(8):
-        member(driver, f"w-{index}", n=1)
+    workers(driver, 8, n_needed=1)
     assert [len(binds(driver.cycle())) for _ in range(3)] == [3, 3, 1]
     assert attempt_of(driver.cycle()).message.startswith("0/7 nodes are available: 7 Insufficient cpu.")
     assert not driver.machine.has_work()
@@ -171,11 +165,9 @@ def test_members_of_a_large_group_that_wait_for_no_event_go_first(
     monkeypatch.setattr("scheduler.engine.core.group_cycle.MOST_AT_ONCE", 3)
     racks(driver, a=4)
     in_one_rack: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
-    for index in range(3):
-        member(driver, f"large-{index}", n=1, cpu="2", **in_one_rack)
+    workers(driver, 3, n_needed=1, name="large", cpu="2", **in_one_rack)
     assert binds(driver.cycles()) == {}
-    for index in range(4):
-        member(driver, f"small-{index}", n=1, **in_one_rack)
+    workers(driver, 4, n_needed=1, name="small", **in_one_rack)
     assert set(binds(driver.cycle())) == {"small-0", "small-1", "small-2"}
 
 
@@ -215,8 +207,7 @@ def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(d
     """Each way to place members of several kinds would be tried, and the search end early."""
     racks(driver, a=10, b=10)
     level = {REQUIRED_TOPOLOGY: RACK}
-    for index in range(12):
-        member(driver, f"w-{index}", n=13, annotations=level)
+    workers(driver, 12, n_needed=13, annotations=level)
     member(driver, "small", n=13, cpu="900m", annotations=level)
     told = driver.cycle()
     assert binds(told) == {}
@@ -236,8 +227,7 @@ def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_gro
 def test_a_restart_between_two_binds_places_the_rest_beside_the_first(driver: Driver) -> None:
     racks(driver, a=3, b=4)
     member(driver, "w-0", n=3, affinity=together(), node="a-0")
-    for index in (1, 2):
-        member(driver, f"w-{index}", n=3, affinity=together())
+    workers(driver, 2, n_needed=3, first=1, affinity=together())
     nodes = binds(driver.cycles())
     assert {node.partition("-")[0] for node in nodes.values()} == {"a"}
     assert len(nodes) == 2
@@ -245,10 +235,8 @@ def test_a_restart_between_two_binds_places_the_rest_beside_the_first(driver: Dr
 
 def test_a_surplus_member_is_tried_and_waits_as_any_pod(driver: Driver) -> None:
     racks(driver, a=3)
-    for index in range(4):
-        member(driver, f"w-{index}", n=3, gates=("hold",))
-    for index in range(4):
-        member(driver, f"w-{index}", n=3)
+    workers(driver, 4, n_needed=3, gates=("hold",))
+    workers(driver, 4, n_needed=3)
     told = driver.cycles()
     assert len(binds(told)) == 3
     (text,) = conditions(told).values()
@@ -259,10 +247,8 @@ def test_a_surplus_member_is_tried_and_waits_as_any_pod(driver: Driver) -> None:
 
 def test_a_small_group_is_not_held_up_by_a_large_one(driver: Driver) -> None:
     racks(driver, a=3)
-    for index in range(5):
-        member(driver, f"l-{index}", group="large", n=5)
-    for index in range(3):
-        member(driver, f"s-{index}", group="small", n=3)
+    workers(driver, 5, name="l", group="large")
+    workers(driver, 3, name="s", group="small")
     assert set(binds(driver.cycles())) == {"s-0", "s-1", "s-2"}
 
 
@@ -283,8 +269,7 @@ def test_a_group_that_stays_incomplete_is_told_once(driver: Driver) -> None:
     text = "pod group default/train waits until 3 of its pods exist that may be placed (minCount)"
     assert conditions(told) == {"w-0": text}
     assert driver.handle(TimePassed()) == []
-    for index in (1, 2):
-        member(driver, f"w-{index}", n=3)
+    workers(driver, 2, n_needed=3, first=1)
     assert len(binds(driver.cycles())) == 3
 
 
@@ -311,10 +296,7 @@ def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_oth
 
 def relabelled(driver: Driver, pod: Pod, **labels: str) -> Pod:
     """Return the pod as a watch shows it after a user changed its labels."""
-    document = build.pod(pod.name, labels=labels, cpu="1", spec={"schedulerName": NAME})
-    seen = driver.decoded(document)
-    driver.handle(PodSeen(seen))
-    return seen
+    return driver.pod(pod.name, labels=labels, cpu="1")
 
 
 def test_a_member_that_leaves_its_group_is_placed_on_its_own(driver: Driver) -> None:
@@ -369,9 +351,10 @@ def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(dri
     assert not list(groups.pending(OTHER))
 
 
-def test_a_group_without_places_is_tried_again_once_it_needs_fewer(driver: Driver) -> None:
+@pytest.mark.parametrize("n_pods", [2, 3], ids=["incomplete", "without places"])
+def test_a_group_is_tried_again_once_it_needs_fewer(driver: Driver, n_pods: int) -> None:
     racks(driver, a=2)
-    pods = [member(driver, f"w-{index}", n=3) for index in range(3)]
+    pods = workers(driver, n_pods, n_needed=3)
     assert binds(driver.cycles()) == {}
     for pod in pods:
         relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
@@ -383,13 +366,9 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
     racks(driver, b=1)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
     driver.handle(PodGroupSeen(PodGroup(key, 2)))
+    near = affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))])
     for index in range(2):
-        driver.pod(
-            f"rank-{index}",
-            labels={COSCHEDULING_GROUP: "mpi"},
-            cpu="800m",
-            affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
-        )
+        driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"}, cpu="800m", affinity=near)
     assert binds(driver.cycles()) == {}
     driver.handle(PodGroupSeen(PodGroup(key, 1)))
     driver.pass_time(10.0)
@@ -408,14 +387,6 @@ def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(driver: Dr
     assert binds(driver.cycles()).keys() == {"rank-0", "rank-1"}
 
 
-def test_a_group_that_needs_fewer_is_placed(driver: Driver) -> None:
-    racks(driver, a=4)
-    pods = [member(driver, f"w-{index}", n=3) for index in range(2)]
-    for pod in pods:
-        relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
-    assert set(binds(driver.cycles())) == {"w-0", "w-1"}
-
-
 def test_a_malformed_member_is_none_of_the_group_that_the_others_name(driver: Driver) -> None:
     racks(driver, a=4)
     driver.pod("odd", annotations={GROUP: "train", MIN_COUNT: "0"})
@@ -430,8 +401,7 @@ def test_members_that_need_each_other_are_placed_where_most_fit_without_one_that
     driver.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "2"})
     racks(driver, b=3)
     member(driver, "large", n=1, cpu="4", affinity=together())
-    for index in range(3):
-        member(driver, f"small-{index}", n=1, affinity=together())
+    workers(driver, 3, n_needed=1, name="small", affinity=together())
     nodes = binds(driver.cycle())
     assert nodes.keys() == {"small-0", "small-1", "small-2"}
     assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
@@ -452,23 +422,11 @@ def test_the_search_says_that_it_ended_early() -> None:
     driver = Driver(settings=settings_of("GangScheduling", maxSearchDecisions=3))
     for index in range(4):
         driver.node(f"n-{index}", allocatable={"cpu": "3"})
-    for index in range(4):
-        member(driver, f"l-{index}", n=8, cpu="2")
-        member(driver, f"m-{index}", n=8, cpu="1500m")
-    text, ended = (
-        conditions(driver.cycle())["l-0"],
-        "The search ended after 3 decisions (maxSearchDecisions)",
-    )
-    assert text.endswith(f"Insufficient cpu. {ended}; there may be places.")
+    workers(driver, 4, n_needed=8, name="l", cpu="2")
+    workers(driver, 4, n_needed=8, name="m", cpu="1500m")
+    text = conditions(driver.cycle())["l-0"]
+    assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
     driver.audit()
-
-
-def limited(app: str, limit: int | str | Json) -> Json:
-    """Return a label, and the annotation that limits the pods with it in a rack: to a number, or by weights."""
-    said = {"domainWeights" if isinstance(limit, dict) else "maxPodsPerDomain": limit}
-    apart = affinity(anti_required=[{**term(RACK, selector(f"app={app}")), **said}])
-    annotations = {"affinity-scheduler.io/affinity": json.dumps(apart)}
-    return {"labels": {"app": app}, "annotations": annotations}
 
 
 def test_members_of_two_profiles_are_refused() -> None:
@@ -481,14 +439,19 @@ def test_members_of_two_profiles_are_refused() -> None:
     assert "all pods in a single pod group should have the same .spec.schedulerName set" in text
 
 
+def _corner(driver: Driver) -> None:
+    """Create nodes for two members in three, of which one has a domain in common with each other node."""
+    for rack, zone in ("cy", "cx", "ax"):
+        labels = {RACK: rack, "zone": zone}
+        driver.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["spread", "apart"])
 def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leaves_room_for_the_next(
     driver: Driver, *, apart: bool
 ) -> None:
-    """On node c-x, which has a domain in common with each other node, one member keeps out all others."""
-    for rack, zone in ("cy", "cx", "ax"):
-        labels = {RACK: rack, "zone": zone}
-        driver.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
+    """On node c-x one member keeps out all others."""
+    _corner(driver)
     train = selector("app=train")
     rules: Json = {"spread": [spread(RACK, train)]}
     if apart:
@@ -502,13 +465,9 @@ def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leav
 def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_node_does(
     driver: Driver,
 ) -> None:
-    for rack, zone in ("cy", "cx", "ax"):
-        driver.node(
-            f"{rack}-{zone}",
-            labels={RACK: rack, "zone": zone},
-            allocatable={"cpu": "2" if rack == "c" else "1"},
-        )
-    driver.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, cpu="0")
+    _corner(driver)
+    two = affinity(anti_required=[{**term(RACK, selector("app=train")), "maxPodsPerDomain": 2}])
+    driver.pod("o", node="c-y", annotations={AFFINITY: json.dumps(two)}, cpu="0")
     workers(driver, 2, spread=[spread("zone", selector("app=train"))])
     assert set(binds(driver.cycle()).values()) == {"c-y", "a-x"}
 
@@ -591,8 +550,7 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) 
     for index in range(3):
         driver.pod(f"long-{index}", node=f"a-{index}", cpu="500m")
     workers(driver, 3)
-    for index in range(2):
-        member(driver, f"o-{index}", group="other", n=2)
+    workers(driver, 2, name="o", group="other")
     driver.cycles()
     assert not driver.state.nominated
     driver.pass_time(125.0)

@@ -179,9 +179,7 @@ def test_only_a_kubelets_refusal_counts(
     assert driver.state.kubelet_refusals.n_excluded == int(counts)
 
 
-def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_count(
-    driver: Driver,
-) -> None:
+def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_count(driver: Driver) -> None:
     """A pod that failed before this process started may be a year old."""
     driver.node("only")
     unknown = pod("old", node="only", cpu="1", spec={"schedulerName": NAME}, phase="Failed")

@@ -152,10 +152,7 @@ class Lives(RuleBasedStateMachine):
             old = self.known[uid]
             version = self.driver.next_version()
             new = replace(
-                old,
-                labels={"app": app},
-                terminating=old.terminating or terminating,
-                resource_version=version,
+                old, labels={"app": app}, terminating=old.terminating or terminating, resource_version=version
             )
             self.known[uid] = new
             self.driver.handle(PodSeen(new))

@@ -55,7 +55,7 @@ def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
     end_eviction(cluster, high, low)
     cluster.update(low, terminating=True)
     cluster.lose(low)
-    sized_pod(cluster, "small", 1)
+    sized_pod(cluster, "small", 9)
     assert _binds(cluster.cycle()) == []
     ends(cluster, high)
     cluster.pass_time(20)

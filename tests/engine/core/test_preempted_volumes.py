@@ -30,9 +30,8 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
     high = sized_pod(cluster, "high", 9)
     told = cluster.cycle()
     assert evictions(told) == []
-    assert _notes(told, "Preempted") == [
-        ("low", f"Preempted by pod {high.uid} on node a (in kube-scheduler memory).")
-    ]
+    note = f"Preempted by pod {high.uid} on node a (in kube-scheduler memory)."
+    assert _notes(told, "Preempted") == [("low", note)]
     assert [note for name, note in _notes(told, "FailedScheduling") if name == "low"] == [
         'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'
     ]

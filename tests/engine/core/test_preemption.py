@@ -109,6 +109,7 @@ def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_no
     higher = sized_pod(cluster, "higher", 9, cpu="2")
     cluster.cycle()
     cluster.lose(high)
+    assert cluster.state.preempting.keys() == {higher.uid}
     assert end_eviction(cluster, high, low, VictimFate.SPARED) == []
     told = cluster.cycle()
     assert evictions(told) == ["low"]
@@ -134,8 +135,7 @@ def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
     cluster.lose(low)
     end_eviction(cluster, high, low)
     cluster.pass_time(20)
-    held = cluster.queue.get(high.uid)
-    assert held is not None
+    held = cluster.queued(high.uid)
     assert (held.sub_queue, held.gating_plugin) == (SubQueue.GATED, "DefaultPreemption")
     assert cluster.cycle() == []
     cluster.update(lower, terminating=True)
@@ -154,9 +154,8 @@ def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
     high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
     assert end_eviction(cluster, high, low, fate) == []
-    held = cluster.queue.get(high.uid)
-    assert held is not None
-    assert held.sub_queue is (SubQueue.BACKOFF if fate is VictimFate.FAILED else SubQueue.ACTIVE)
+    place = SubQueue.BACKOFF if fate is VictimFate.FAILED else SubQueue.ACTIVE
+    assert cluster.queued(high.uid).sub_queue is place
     cluster.pass_time(20)
     # The nomination stays until the next attempt, which finds the victims again.
     assert evictions(cluster.cycle()) == ["low"]
@@ -190,14 +189,10 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
         cluster.update(second, terminating=True)
     end_eviction(cluster, high, second, others)
     if others is VictimFate.DELETED and not is_shown_first:
-        held = cluster.queue.get(high.uid)
-        assert held is not None
-        assert held.sub_queue is SubQueue.UNSCHEDULABLE
+        assert cluster.queued(high.uid).sub_queue is SubQueue.UNSCHEDULABLE
         cluster.update(second, terminating=True)
-    held = cluster.queue.get(high.uid)
-    assert held is not None
-    assert held.sub_queue is SubQueue.BACKOFF
-    assert held.error_count == 1
+    held = cluster.queued(high.uid)
+    assert (held.sub_queue, held.error_count) == (SubQueue.BACKOFF, 1)
     assert not cluster.state.preempting
 
 
@@ -317,14 +312,6 @@ def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
     assert not cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low, VictimFate.SPARED)
     assert cluster.machine.preemptions.wasted == {}
-
-
-def test_a_pod_that_is_gone_is_not_held_for_its_victims(cluster: Driver):
-    low, high = victim_and_preemptor(cluster)
-    assert cluster.state.preempting.keys() == {high.uid}
-    cluster.lose(high)
-    assert not cluster.state.preempting
-    end_eviction(cluster, high, low, VictimFate.SPARED)
 
 
 def test_nobody_is_evicted_where_another_pod_took_the_room_beside_the_victim(cluster: Driver):

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.model.instructions import (
-    Bind,
-    ClearNomination,
-    EvictVictim,
-    Instruction,
-    PatchCondition,
-)
+from scheduler.engine.model.instructions import Bind, ClearNomination, EvictVictim, Instruction
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, EvictionStep, VictimFate
@@ -25,10 +19,8 @@ from tests.support.driving import Driver, binds, each_of, evictions
 
 def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluster: Driver):
     cluster.node("m", allocatable={"cpu": "2"})
-    low, other = (
-        sized_pod(cluster, "low", 0, cpu="2", node="n"),
-        sized_pod(cluster, "other", 1, cpu="2", node="m"),
-    )
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    other = sized_pod(cluster, "other", 1, cpu="2", node="m")
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
     end_eviction(cluster, high, low)
@@ -108,35 +100,20 @@ def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster:
     assert cluster.machine.preemptions.wasted == {}
 
 
-def test_a_node_that_is_cordoned_in_the_middle_costs_no_further_victim(cluster: Driver):
+@pytest.mark.parametrize("is_cordoned", [True, False], ids=["cordoned", "another pod took the room"])
+def test_a_node_that_closes_in_the_middle_costs_no_further_victim(cluster: Driver, *, is_cordoned: bool):
     low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low)
-    assert cluster.needs_eviction(high.uid, lower.uid)
-    cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
-    assert not cluster.needs_eviction(high.uid, lower.uid)
-
-
-def test_room_that_another_pod_took_costs_no_further_victim(cluster: Driver):
-    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
-    end_eviction(cluster, high, low)
     cluster.lose(low)
-    sized_pod(cluster, "thief", 9, node="n")
+    assert cluster.needs_eviction(high.uid, lower.uid)
+    if is_cordoned:
+        cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
+    else:
+        sized_pod(cluster, "thief", 9, node="n")
     assert not cluster.needs_eviction(high.uid, lower.uid)
-
-
-def test_a_nomination_that_no_watch_has_shown_yet_is_cleared_all_the_same(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    assert [one.nominated_node_name for one in each_of(cluster.cycle(), PatchCondition)] == ["n"]
-    end_eviction(cluster, high, low, VictimFate.FAILED)
-    cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
-    cluster.pass_time(20)
-    assert [one.nominated_node_name for one in each_of(cluster.cycle(), PatchCondition)] == [""]
 
 
 def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cluster: Driver):

@@ -33,8 +33,7 @@ def _cluster(n_devices: int) -> ClaimCluster:
 
 def _next_node(cluster: ClaimCluster, number: int) -> str:
     """Return where a pod with a claim of its own goes; empty if nowhere."""
-    cluster.store(resource_claim(f"c{number}"))
-    cluster.watch()
+    cluster.apply(resource_claim(f"c{number}"))
     cluster.using(f"c{number}", name=f"p{number}")
     (first, *_) = cluster.cycle()
     cluster.audit()
@@ -80,8 +79,7 @@ def test_nodes_with_equal_pools_are_asked_together() -> None:
     for number in range(2):
         assert _next_node(cluster, number)
     with mock.patch.object(PoolIndex, "pools", autospec=True, side_effect=PoolIndex.pools) as pools:
-        cluster.store(resource_claim("c"))
-        cluster.watch()
+        cluster.apply(resource_claim("c"))
         cluster.using("c")
         cluster.reserve()
     assert pools.call_count < _N_NODES / 2

@@ -40,13 +40,9 @@ def _refusal(driver: Driver) -> None:
 
 def _nominated(driver: Driver) -> None:
     driver.node("a")
+    labels, status = {GROUP: "g", MIN_COUNT: "2"}, {"nominatedNodeName": "a"}
     for index in range(2):
-        driver.pod(
-            f"p{index}",
-            labels={GROUP: "g", MIN_COUNT: "2"},
-            cpu="100",
-            status={"nominatedNodeName": "a"},
-        )
+        driver.pod(f"p{index}", labels=labels, cpu="100", status=status)
 
 
 def _lost(*asked: str) -> Callable[[Driver], None]:

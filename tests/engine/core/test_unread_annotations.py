@@ -7,15 +7,11 @@ from typing import Any
 from scheduler.engine.model.instructions import EmitEvent, Instruction
 from scheduler.engine.model.stimuli import PodSeen
 from tests.support import build
-from tests.support.driving import NAME, Driver, bind_of
+from tests.support.driving import NAME, Driver, bind_of, each_of
 
 
 def events(told: list[Instruction]) -> list[tuple[str, str]]:
-    return [
-        (one.type, one.note)
-        for one in told
-        if isinstance(one, EmitEvent) and one.reason == "UnreadAnnotation"
-    ]
+    return [(one.type, one.note) for one in each_of(told, EmitEvent) if one.reason == "UnreadAnnotation"]
 
 
 def test_it_is_told_once_for_each_set_of_names() -> None:

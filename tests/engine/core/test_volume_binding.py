@@ -152,34 +152,9 @@ def _elsewhere(cluster: VolumeCluster) -> list[Instruction]:
     return cluster.watch()
 
 
-UNFOUND_CLAIM = 'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/c"'
-
-
-@pytest.mark.parametrize(
-    ("happens", "message"),
-    [
-        pytest.param(_delete_claim, UNFOUND_CLAIM, id="claim deleted"),
-        pytest.param(_recreate_claim, UNFOUND_CLAIM, id="claim made anew"),
-        pytest.param(_give_up, 'provisioning failed for PVC "c"', id="provisioner gave up"),
-        pytest.param(
-            _elsewhere,
-            'pv "far" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',
-            id="provisioned elsewhere",
-        ),
-    ],
-)
-def test_a_wait_for_a_provisioner_fails(
-    happens: Callable[[VolumeCluster], list[Instruction]], message: str
-) -> None:
-    cluster = VolumeCluster()
-    cluster.lose_node("b")
-    cluster.apply(claim("c", "made"))
-    cluster.waits("c")
-    assert cluster.write(cluster.reserve()) == []
-    assert cluster.watch() == []
-    assert failure(happens(cluster)) == f"binding volumes: {message}"
-    cluster.holds_nothing()
-    assert cluster.queue.depths()["backoff"] == 1
+NOT_FOUND = 'could not find v1.PersistentVolumeClaim "default/c"'
+UNFOUND_CLAIM = f"failed to check provisioning pvc: {NOT_FOUND}"
+NO_MATCH = 'node affinity doesn\'t match node "a": no matching NodeSelectorTerms'
 
 
 def _reset(cluster: VolumeCluster) -> list[Instruction]:
@@ -202,48 +177,38 @@ def _delete_volume(cluster: VolumeCluster) -> list[Instruction]:
 
 
 def _relabel(cluster: VolumeCluster) -> list[Instruction]:
-
     renamed = build.node("a", hostname="other")
     return cluster.handle(NodeSeen(decode_node(json.dumps(renamed).encode())))
 
 
 @pytest.mark.parametrize(
-    ("happens", "message"),
+    ("storage", "happens", "message"),
     [
-        pytest.param(
-            _delete_claim,
-            'failed to check binding: could not find v1.PersistentVolumeClaim "default/c"',
-            id="claim deleted",
-        ),
-        pytest.param(
-            _delete_volume,
-            'failed to check binding: could not find v1.PersistentVolume "v"',
-            id="volume deleted",
-        ),
-        pytest.param(_reset, 'ClaimRef got reset for pv "v"', id="promise withdrawn"),
-        pytest.param(
-            _bind_elsewhere,
-            'persistentvolumeclaim "c" is bound to persistentvolume "w"',
-            id="claim bound to another volume",
-        ),
-        pytest.param(
-            _relabel,
-            'pv "v" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',
-            id="node relabelled",
-        ),
+        ("made", _delete_claim, UNFOUND_CLAIM),
+        ("made", _recreate_claim, UNFOUND_CLAIM),
+        ("made", _give_up, 'provisioning failed for PVC "c"'),
+        ("made", _elsewhere, f'pv "far" {NO_MATCH}'),
+        ("local", _delete_claim, f"failed to check binding: {NOT_FOUND}"),
+        ("local", _delete_volume, 'failed to check binding: could not find v1.PersistentVolume "v"'),
+        ("local", _reset, 'ClaimRef got reset for pv "v"'),
+        ("local", _bind_elsewhere, 'persistentvolumeclaim "c" is bound to persistentvolume "w"'),
+        ("local", _relabel, f'pv "v" {NO_MATCH}'),
     ],
 )
 def test_a_wait_for_a_volume_fails(
-    happens: Callable[[VolumeCluster], list[Instruction]], message: str
+    storage: str, happens: Callable[[VolumeCluster], list[Instruction]], message: str
 ) -> None:
+    """Whether it is to be provisioned, or promised by a local one that exists."""
     cluster = VolumeCluster()
-    cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"))
+    cluster.lose_node("b")
+    cluster.apply(volume("v", "local", terms=ON_A), claim("c", storage))
     cluster.waits("c")
     assert cluster.write(cluster.reserve()) == []
     assert not cluster.machine.has_work(), "what was written is not seen yet"
     assert cluster.watch() == []
     assert failure(happens(cluster)) == f"binding volumes: {message}"
     cluster.holds_nothing()
+    assert cluster.queue.depths()["backoff"] == 1
 
 
 def test_a_wait_ends_with_its_node_and_its_pod() -> None:

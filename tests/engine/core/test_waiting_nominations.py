@@ -18,17 +18,14 @@ from tests.support.driving import Driver, bind_of, condition_of, each_of
 from tests.support.storage_objects import claim, csi_node
 from tests.support.volume_server import VolumeServer
 
+_GATE = Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION
 #: Whether 1.35 began to nominate pods that wait, and its gate.
 VERSIONS = [
     pytest.param(semantics_of(Version(1, 34)), False, id="1.34"),
     pytest.param(semantics_of(Version(1, 35)), True, id="1.35"),
     pytest.param(semantics_of(Version(1, 37)), True, id="1.37"),
-    pytest.param(
-        semantics_of(Version(1, 36), {Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION: False}), False, id="gate off"
-    ),
-    pytest.param(
-        semantics_of(Version(1, 34), {Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION: True}), True, id="gate on"
-    ),
+    pytest.param(semantics_of(Version(1, 36), {_GATE: False}), False, id="gate off"),
+    pytest.param(semantics_of(Version(1, 34), {_GATE: True}), True, id="gate on"),
 ]
 
 

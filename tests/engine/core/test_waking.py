@@ -182,9 +182,7 @@ def test_a_deleted_service_wakes_a_pod_that_was_spread_by_it() -> None:
         life.tell(Applied(made))
     life.tell(Applied(pod("one", labels={"app": "web"}, node="a", phase="Running")))
     life.tell(Applied(pod("two", labels={"app": "web"}, cpu="1")))
-    waiting = life.driver.queue.get("uid-default-two")
-    assert waiting is not None
-    assert "PodTopologySpread" in waiting.unschedulable_plugins
+    assert "PodTopologySpread" in life.driver.queued("uid-default-two").unschedulable_plugins
     life.tell(Deleted("Service", "default", "s"))
     assert life.driver.queue.get("uid-default-two") is None
 

@@ -32,10 +32,7 @@ ASSIGNED_POD_UPDATE = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
         (NODE_ADD, "NodeAdd"),
         (ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL), "NodeUpdateNodeLabel"),
         (ClusterEvent(Resource.CSI_NODE, Action.UPDATE), "storage.k8s.io/CSINodeUpdate"),
-        (
-            ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
-            "UnschedulablePodUpdatePodSchedulingGatesEliminated",
-        ),
+        (ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL), "UnschedulablePodUpdatePodLabel"),
         (KUBELET_REFUSAL_OVER, "KubeletRefusalOver"),
     ],
 )
@@ -78,84 +75,55 @@ def _never(_pod, _old, _new):
 @pytest.mark.parametrize(
     ("registrations", "added"),
     [
+        pytest.param([(Resource.NODE, Action.ADD)], True, id="nodes only as they come"),
+        pytest.param([(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)], False, id="taints too"),
         pytest.param(
-            [ClusterEventWithHint(Resource.NODE, Action.ADD, _never)], True, id="nodes only as they come"
-        ),
-        pytest.param(
-            [ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _never)],
-            False,
-            id="taints too",
-        ),
-        pytest.param(
-            [
-                ClusterEventWithHint(Resource.NODE, Action.ADD),
-                ClusterEventWithHint(Resource.NODE, Action.UPDATE),
-            ],
+            [(Resource.NODE, Action.ADD), (Resource.NODE, Action.UPDATE)],
             False,
             id="taints in another registration",
         ),
-        pytest.param(
-            [ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_LABEL)], False, id="no new nodes"
-        ),
-        pytest.param([ClusterEventWithHint(Resource.POD, Action.ADD)], False, id="no nodes"),
+        pytest.param([(Resource.NODE, Action.UPDATE_NODE_LABEL)], False, id="no new nodes"),
+        pytest.param([(Resource.POD, Action.ADD)], False, id="no nodes"),
         pytest.param([], False, id="nothing"),
     ],
 )
 def test_waiting_for_new_nodes_means_waiting_for_taints_to_go(registrations, added):
+    registrations = [ClusterEventWithHint(resource, actions, _never) for resource, actions in registrations]
     taint_updates = (ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_TAINT, None),) if added else ()
     assert with_node_taint_updates(registrations) == (*registrations, *taint_updates)
+
+
+NO_GATES_LEFT = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+
+
+def of(cpu, **more):
+    """Return what a pod requests."""
+    return {"requests": {"cpu": cpu, **more}}
 
 
 @pytest.mark.parametrize(
     ("old", "new", "actions"),
     [
-        pytest.param(pod("p"), pod("p"), [Action.UPDATE], id="nothing"),
-        pytest.param(pod("p"), pod("p", priority=3), [Action.UPDATE], id="priority"),
-        pytest.param(pod("p"), pod("p", labels={"a": "b"}), [Action.UPDATE_POD_LABEL], id="label"),
+        pytest.param({}, {}, [Action.UPDATE], id="nothing"),
+        pytest.param({}, {"priority": 3}, [Action.UPDATE], id="priority"),
+        pytest.param({}, {"labels": {"a": "b"}}, [Action.UPDATE_POD_LABEL], id="label"),
+        pytest.param({}, {"tolerations": "t"}, [Action.UPDATE_POD_TOLERATION], id="one more toleration"),
+        pytest.param({"tolerations": "t"}, {"tolerations": "u"}, [Action.UPDATE], id="another toleration"),
+        pytest.param({"gates": "ab"}, {"gates": "b"}, [Action.UPDATE], id="a gate less"),
+        pytest.param({"gates": "a"}, {}, [NO_GATES_LEFT], id="all gates gone"),
+        pytest.param(of("2"), of("1"), [Action.UPDATE_POD_SCALE_DOWN], id="request fell"),
         pytest.param(
-            pod("p"), pod("p", tolerations=["t"]), [Action.UPDATE_POD_TOLERATION], id="one more toleration"
+            of("1", memory="1"), of("2"), [Action.UPDATE_POD_SCALE_DOWN], id="one vanished, another rose"
         ),
+        pytest.param(of("1"), of("1.5"), [Action.UPDATE], id="request rose"),
+        pytest.param(of("1.0001m"), of("1.00005m"), [Action.UPDATE], id="it fell by less than a thousandth"),
         pytest.param(
-            pod("p", tolerations=["t"]), pod("p", tolerations=["u"]), [Action.UPDATE], id="another toleration"
-        ),
-        pytest.param(pod("p", gates=["a", "b"]), pod("p", gates=["b"]), [Action.UPDATE], id="a gate less"),
-        pytest.param(
-            pod("p", gates=["a"]),
-            pod("p"),
-            [Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED],
-            id="all gates gone",
-        ),
-        pytest.param(
-            pod("p", requests={"cpu": "2"}),
-            pod("p", requests={"cpu": "1"}),
-            [Action.UPDATE_POD_SCALE_DOWN],
-            id="request fell",
-        ),
-        pytest.param(
-            pod("p", requests={"cpu": "1", "memory": "1"}),
-            pod("p", requests={"cpu": "2"}),
-            [Action.UPDATE_POD_SCALE_DOWN],
-            id="request vanished while another rose",
-        ),
-        pytest.param(
-            pod("p", requests={"cpu": "1"}),
-            pod("p", requests={"cpu": "1.5"}),
-            [Action.UPDATE],
-            id="request rose",
-        ),
-        pytest.param(
-            pod("p", requests={"cpu": "1.0001m"}),
-            pod("p", requests={"cpu": "1.00005m"}),
-            [Action.UPDATE],
-            id="request fell by less than a thousandth",
-        ),
-        pytest.param(
-            pod("p", gates=["a"], requests={"cpu": "2"}),
-            pod("p", labels={"a": "b"}, tolerations=["t"]),
+            {"gates": "a", **of("2")},
+            {"labels": {"a": "b"}, "tolerations": "t"},
             [
                 Action.UPDATE_POD_LABEL,
                 Action.UPDATE_POD_SCALE_DOWN,
-                Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                NO_GATES_LEFT,
                 Action.UPDATE_POD_TOLERATION,
             ],
             id="everything",
@@ -163,7 +131,7 @@ def test_waiting_for_new_nodes_means_waiting_for_taints_to_go(registrations, add
     ],
 )
 def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
-    assert pod_update_actions(old, new) == actions
+    assert pod_update_actions(pod("p", **old), pod("p", **new)) == actions
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,7 @@ _CHANGES: dict[str, Callable[[PodQueue], None]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
-def test_whatever_changes_the_queue_finishes_the_backlog_first(
-    change: Callable[[PodQueue], None],
-) -> None:
+def test_whatever_changes_the_queue_finishes_the_backlog_first(change: Callable[[PodQueue], None]) -> None:
     queue = _rejected()
     _wake(queue)
     assert queue.has_backlog

@@ -24,6 +24,16 @@ def if_it_helps(_pod, _old, new):
     return Hint.QUEUE if new == "helps" else Hint.SKIP
 
 
+def noting(asked):
+    """Return a hint that notes the pods that it is asked about, and skips them."""
+
+    def skip(pod, _old, _new):
+        asked.append(pod.name)
+        return Hint.SKIP
+
+    return skip
+
+
 REGISTRATIONS = {
     "NodeName": [ClusterEventWithHint(Resource.NODE, Action.ADD)],
     "Tolerations": [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION)],
@@ -86,15 +96,10 @@ def test_profiles_have_their_own_registrations():
 
 
 def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
-    asked = []
-
-    def skip(pod, _old, _new):
-        asked.append(pod.name)
-        return Hint.SKIP
-
+    asked: list[str] = []
     plugins = {
-        "Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, skip)],
-        "Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, skip)],
+        "Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, noting(asked))],
+        "Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, noting(asked))],
     }
     queue = queue_of(*(pod(f"web-{i}") for i in range(500)), registrations=plugins)
     queue.add(pod("db", labels={"app": "db"}), 0.0)
@@ -122,15 +127,10 @@ CLAIM_ADD = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
 )
 def test_an_event_about_claims_costs_one_hint_per_pod_that_may_use_one(claims, asked):
     """Thousands may wait, each with a claim of its own; claims of ephemeral volumes are not told by the spec."""
-    told = []
-
-    def skip(pod, _old, _new):
-        told.append(pod.name)
-        return Hint.SKIP
-
-    claim = Resource.PERSISTENT_VOLUME_CLAIM
+    told: list[str] = []
+    claim, hint = Resource.PERSISTENT_VOLUME_CLAIM, noting(told)
     plugins = {
-        "Volumes": [ClusterEventWithHint(claim, Action.ADD, skip, never, needs=lambda _old, new: new)],
+        "Volumes": [ClusterEventWithHint(claim, Action.ADD, hint, never, needs=lambda _old, new: new)],
         "Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)],
     }
     queue = queue_of(*(pod(f"p{i}", claims=[f"c{i}"]) for i in range(500)), registrations=plugins)
@@ -230,7 +230,7 @@ def test_a_pod_is_checked_on_entering_backoff_and_not_on_leaving_it():
 
 
 def test_the_plugin_that_gated_a_pod_is_asked_first():
-    asked = []
+    asked: list[str] = []
 
     def check(name, *, passes):
         def ask(_pod):
@@ -274,34 +274,10 @@ def test_one_helpful_change_among_several_is_enough():
     assert queue.incoming["backoff", "UnschedulablePodUpdatePodToleration"] == 1
 
 
-def test_a_pod_that_is_popped_early_counts_as_one_that_became_active():
-    queue = queue_of(pod("p"))
-    queued = reject(queue, "NodeName")
-    queue.on_event(NODE_ADD, None, None, 0.5)
-    assert (queued.sub_queue, popped(queue, 0.5)) == (SubQueue.BACKOFF, queued)
-    assert queue.incoming["active", "PopFromBackoffQ"] == 1
-
-
 def test_an_update_of_an_unknown_pod_adds_it():
     queue = queue_of()
     queue.update(pod("p"), pod("p"), 1.0)
     assert queue.incoming == {("active", "UnschedulablePodUpdate"): 1}
-
-
-def _asked_of(reads_labels):
-    """Return the names of the pods that a hint is asked about, of three pods that differ in one label."""
-    asked = []
-
-    def skip(pod, _old, _new):
-        asked.append(pod.name)
-        return Hint.SKIP
-
-    plugins = {"Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, skip, reads_labels)]}
-    queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
-    for _ in range(3):
-        reject(queue, "Affinity")
-    queue.on_event(ASSIGNED_POD_ADD, None, pod("other", labels={"app": "x"}), 0.0)
-    return asked
 
 
 @pytest.mark.parametrize(
@@ -313,7 +289,13 @@ def _asked_of(reads_labels):
     ],
 )
 def test_pods_with_labels_of_their_own_are_one_question_where_no_hint_reads_labels(reads_labels, asked):
-    assert _asked_of(reads_labels) == asked
+    told: list[str] = []
+    plugins = {"Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, noting(told), reads_labels)]}
+    queue = queue_of(*(pod(f"p{n}", labels={"index": str(n)}) for n in range(3)), registrations=plugins)
+    for _ in range(3):
+        reject(queue, "Affinity")
+    queue.on_event(ASSIGNED_POD_ADD, None, pod("other", labels={"app": "x"}), 0.0)
+    assert told == asked
 
 
 def test_an_answer_for_all_labels_moves_the_pods_of_all_labels():

@@ -265,10 +265,7 @@ class QueueModel(RuleBasedStateMachine):
             if each.is_helped(event.label, new) and (kept_out is None or kept_out(each.pod)):
                 self.requeue(each, event.label)
 
-    @rule(
-        uid=uids,
-        change=st.sampled_from(["gates", "one gate", "labels", "priority", "tolerations"]),
-    )
+    @rule(uid=uids, change=st.sampled_from(["gates", "one gate", "labels", "priority", "tolerations"]))
     def update(self, uid, change):
         each = self.known(uid)
         if each is None:
