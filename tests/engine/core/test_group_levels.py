@@ -81,8 +81,7 @@ def test_a_rack_goes_first_where_members_run_also_if_their_hosts_are_full(held: 
     assert [set(racks_of[rows].tolist()) for rows in layout.domains] == [{nearest}]
 
 
-def filled(hosts: Hosts) -> Driver:
-    driver = Driver()
+def filled(driver: Driver, hosts: Hosts) -> Driver:
     for name, (domains, n_free) in hosts.items():
         labels = dict(zip(LEVELS, domains, strict=True))
         driver.node(name, labels=labels, allocatable={"cpu": str(n_free), "pods": "10"})
@@ -124,7 +123,7 @@ def test_a_group_is_placed_iff_there_is_a_placement_in_the_fewest_domains(
             name: ((block, f"{block}{rack}", host), n_free)
             for name, ((block, rack, host), n_free) in hosts.items()
         }
-    driver = filled(hosts)
+    driver = filled(Driver(), hosts)
     members(driver, n, required=BLOCK if required else "", preferred=LEVELS[preferred - 1])
     nodes = placed(driver)
     scopes = list(within_one(hosts, 1)) if required else [hosts]
