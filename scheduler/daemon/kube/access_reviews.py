@@ -75,7 +75,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def decode_user(body: bytes) -> UserInfo | None:
-    """Return the user of the token, None if the API server rejects it. Raises ServerFault for another body."""
+    """Return the user of the token, None if the server rejects it. Raises ServerFault if the body is no TokenReview."""
     status = _decode_status(body, "TokenReview")
     found = status.user
     if not status.authenticated or not found.username:
@@ -84,7 +84,7 @@ def decode_user(body: bytes) -> UserInfo | None:
 
 
 def decode_allowed(body: bytes) -> bool:
-    """Return True if the user is allowed. Raises ServerFault for another body."""
+    """Return True if the user is allowed. Raises ServerFault if the body is no SubjectAccessReview."""
     status = _decode_status(body, "SubjectAccessReview")
     return status.allowed and not status.denied
 

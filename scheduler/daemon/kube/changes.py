@@ -34,7 +34,11 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """A version that could not be decoded; the last good one stays in effect. `key`: None if its name is unreadable."""
+    """
+    A version of an object that could not be decoded, published once; the last good one stays in effect.
+
+    `key` is None if even the object's name is unreadable.
+    """
 
     key: str | None
     error: str

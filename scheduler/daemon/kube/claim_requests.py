@@ -33,7 +33,11 @@ def set_finalizers(claim: ResourceClaim, finalizers: Sequence[str]) -> Request:
 def reserve_claim(
     claim: ResourceClaim, allocation: Allocation | None, consumers: Sequence[Consumer]
 ) -> Request:
-    """Return a request that reserves the claim; Conflict if it is not of this version. No allocation leaves its own."""
+    """
+    Return a request that reserves the claim for the consumers; Conflict if it is not of this version.
+
+    The allocation is stored with it; None leaves the stored one.
+    """
     status: dict[str, Any] = {"reservedFor": consumers}
     if allocation is not None:
         status["allocation"] = allocation

@@ -131,9 +131,10 @@ class KubeClient:
         self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
     ) -> bytes:
         """
-        Return the body of the response. `timeout_s` begins after the wait for the rate limit, as does `may_send`.
+        Return the body of the response. After the wait for the rate limit `may_send` is called, and `timeout_s` begins.
 
-        Raises ApiError: the subclass that the status means; Unreachable without a response in time, or if not sent.
+        Raises ApiError: the subclass that the status means; Unreachable if there was no response in time or `may_send`
+        returned False.
         """
         return await self._with_authorization(
             lambda authorization: self._send(request, authorization, timeout_s, may_send)

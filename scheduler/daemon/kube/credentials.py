@@ -86,7 +86,7 @@ class Credentials:
         """
         Return the current Authorization header, None for none.
 
-        A failed renewal leaves the old one. Once it has expired, a 401 leads to `renew`, which reports the cause.
+        A failed renewal leaves the old header. Once that has expired, a 401 leads to `renew`, which reports the cause.
         """
         if self._now_s() >= self._renew_at_s:
             await self._reauthenticate()
@@ -97,9 +97,9 @@ class Credentials:
 
     async def renew(self, refused: str | None, n_certificates: int) -> bool:
         """
-        Renew the identity after a 401 for this header and certificate; return whether there is another one to try.
+        Renew the identity after a 401 for the header `refused` and the certificate of this number.
 
-        Raises SettingsError if the plugin or the issuer fails.
+        Return True if there is another one to try. Raises SettingsError if the plugin or the issuer fails.
         """
         if self._authorization == refused and self.n_certificates == n_certificates:
             error = await self._reauthenticate()
@@ -174,7 +174,7 @@ async def load_credentials(
     Return credentials from the first of: the given file, KUBECONFIG, ~/.kube/config, the pod's service account.
 
     `context` replaces the file's current context. `master` replaces the file's server; without a file it is used
-    without credentials, as kube-scheduler does. Raises SettingsError.
+    without credentials, as kube-scheduler does. Raises SettingsError that names the file and the field at fault.
     """
     paths = kubeconfig_paths(kubeconfig, environ)
     if not paths and master:

@@ -47,7 +47,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventKey(msgspec.Struct, frozen=True):
-    """Events that are equal in all of this but the object's version form a series, with its first note and version."""
+    """Events equal in all of this but the object's version form one series, which keeps the first note and version."""
 
     type: str
     action: str
@@ -83,7 +83,7 @@ class _OpenSeries:
 
 
 class EventSeries:
-    """The Events recorded so far. `epoch_s` is since 1970, which they show; `now_s` is a monotonic time."""
+    """The Events recorded so far. They show `epoch_s`, in seconds since 1970; `now_s` is a monotonic time."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -115,9 +115,9 @@ class EventSeries:
 
     def finish_idle(self, now_s: float) -> Iterator[EventWrite | None]:
         """
-        Forget Events that were idle for `FINISH_S`, one per step. Call every `FINISH_S`.
+        Yield the last patch of each series that was idle for `FINISH_S`, and forget it. Call every `FINISH_S`.
 
-        The step yields the last patch of a series, None if it has nothing to send.
+        Each step forgets one Event; it yields None if that is no series and there is nothing to send.
         """
         for key, series in list(self._open.items()):
             if series.seen_s < now_s - FINISH_S and self._open.get(key) is series:

@@ -192,7 +192,7 @@ def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> R
     """
     Return the named context, or the current one, of these files merged: the first entry of a name wins.
 
-    Raises SettingsError for a file that cannot be read, a reference without a target and a value that is not supported.
+    Raises SettingsError for a file that cannot be read or parsed, a reference without a target, an unsupported value.
     """
     contexts: dict[str, Entry[Context]] = {}
     clusters: dict[str, Entry[Cluster]] = {}
@@ -223,7 +223,7 @@ def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> R
 
 
 def checked_server(server: str, source: str, field: str) -> str:
-    """Return the server's URL without a trailing slash. Raises SettingsError unless it is http or https with a host."""
+    """Return the server's URL without a trailing slash. Raises SettingsError unless it is http(s) with a host."""
     if not is_http_url(server):
         expected = "a URL such as https://10.0.0.1:6443"
         raise SettingsError(source, field, repr(server) if server else "nothing", expected)

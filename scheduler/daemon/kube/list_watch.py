@@ -1,5 +1,5 @@
 """
-The list-watch-relist protocol of one collection as a state machine: signs in, actions out. No IO, no clock.
+The list-watch-relist protocol of one collection as a state machine: reports in, actions out. No IO, no clock.
 
           due                                 end bookmark, or last page           stream ended, failed
   LISTING ------> FetchPage or OpenStream ----------------------------> WATCHING --------------------> OpenStream
@@ -7,8 +7,8 @@ The list-watch-relist protocol of one collection as a state machine: signs in, a
      '--------------------- 410, unreadable line --------------------------'
 
 Rules:
-  1. Each `on_*` returns at most one of FetchPage, OpenStream, Pause, which is last: the next step. It ends an open
-     stream. A page is processed in pieces, with a Pause of 0 s in between, in which other tasks run.
+  1. Each `on_*` returns at most one of FetchPage, OpenStream, Pause: the next step, its last action. A step ends an
+     open stream. A page is processed in pieces, with a Pause of 0 s in between, in which other tasks run.
   2. The initial list is published as it arrives. A relist is published as one batch that ends with Synced.
   3. A lost stream is resumed at the last version seen. The collection is listed again only if the server has compacted
      that version, or if the server is gone: its replacement may have another history.
@@ -210,7 +210,7 @@ class ListWatch(Generic[T]):
         self._phase = _Phase.WATCHING
 
     def on_lines(self, lines: Sequence[bytes]) -> list[Action[T]]:
-        """Process complete lines of the open stream."""
+        """Process complete lines of the open stream, in order."""
         self._stream_had_lines = True
         for line in lines:
             try:
@@ -261,7 +261,7 @@ class ListWatch(Generic[T]):
         return [self._next_step()]
 
     def on_failure(self, error: ApiError) -> list[Action[T]]:
-        """Go on after a FetchPage or OpenStream that failed."""
+        """Go on after a FetchPage or OpenStream that failed; the lines before the failure went to `on_lines`."""
         if self._phase is _Phase.LISTING and self._page_size.shrink(error):
             return [self._next_step()]
         if isinstance(error, Invalid) and self._phase is _Phase.STREAMING:

@@ -48,7 +48,8 @@ async def log_in(context: ResolvedContext, current: Identity | None = None) -> I
     """
     Return the identity of the context's user; the caller reads a token file.
 
-    Each call runs the exec plugin again. With a current identity it also renews the ID token. Raises SettingsError.
+    Each call runs the exec plugin again. With a current identity it also renews the ID token. Raises SettingsError that
+    names file and field.
     """
     entry, user = context.user, context.user.content
     pair = (
@@ -86,7 +87,8 @@ async def log_in(context: ResolvedContext, current: Identity | None = None) -> I
 
 
 def bearer(text: str) -> str:
-    """Return the header of a token. Raises ValueError if it is empty or not printable ASCII, without repeating it."""
+    """Return the Authorization header of a token. Raises ValueError if it is not printable ASCII."""
+    # The message never contains the token.
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ValueError("no token" if not token else "a token with characters that no header may have")

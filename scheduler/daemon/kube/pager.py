@@ -42,7 +42,8 @@ async def list_pages(
     """
     Yield the objects of each page, which is requested when the caller asks for it. Wrap in `contextlib.aclosing`.
 
-    Do not keep the raw bytes: they are a view of the whole page. Raises ApiError; Gone if the list is too old to go on.
+    Do not keep the raw bytes: they are a view of the whole page. Raises ApiError if there is
+    no page within `timeout_s`; Gone if the list is too old to continue.
     """
     token, page_size = "", PageSize()
     while True:

@@ -14,7 +14,7 @@ def pem_file(content: bytes) -> Iterator[Path]:
     """
     Yield a file with this content: an anonymous one in memory, which needs no writable file system.
 
-    On systems without such files, a temporary one.
+    On systems without such files, a temporary one. Raises OSError if that cannot be written.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tls")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """Allows `burst` requests at once and `qps` per second in the long run, first come first served, as client-go's."""
+    """
+    Allows `burst` requests at once and `qps` per second in the long run, first come first served.
+
+    Source: client-go util/flowcontrol, NewTokenBucketRateLimiter, which waits the same way.
+    """
 
     def __init__(self, *, qps: float, burst: int, now_s: float) -> None:
         self._qps = qps

@@ -111,11 +111,11 @@ class Reflector(Generic[T]):
         self, second_list_after_s: float = SECOND_LIST_AFTER_S, *, page_pause_s: float = PAGE_PAUSE_S
     ) -> AsyncGenerator[tuple[int, list[Change[T]]], None]:
         """
-        Compare the store with the server's lists; yield the number of divergent objects and the changes that repair it.
+        Compare the store with the server's lists; yield the number of divergent objects and their repairs.
 
         Apply the changes of each step as one batch, at once; other tasks run between steps. The comparison ends early,
         maybe before its first step, if the reflector itself starts to list, which repairs every difference. The second
-        list is read only if the first one finds differences. Raises ApiError if nothing was compared.
+        list is read only if the first one finds differences. Raises ApiError if the server returns no list.
         """
         if not self.list_watch.is_settled():
             return
@@ -159,7 +159,7 @@ class Reflector(Generic[T]):
         self._n_pieces, self._yielded_at_s = 0, self._now_s()
 
     async def _run_step(self, step: Pause | FetchPage) -> AsyncGenerator[list[Action[T]], None]:
-        """Yield what follows on the step, once."""
+        """Take the step, and yield the actions that follow, once."""
         if isinstance(step, Pause):
             await (self._sleep(step.seconds) if step.seconds > 0 else self._yield_if_due())
             yield self.list_watch.on_due()
@@ -173,7 +173,7 @@ class Reflector(Generic[T]):
         yield self.list_watch.on_page(body)
 
     async def _stream(self, request: Request) -> AsyncGenerator[list[Action[T]], None]:
-        """Yield what follows on each piece of the stream, and on its end."""
+        """Yield the actions that follow each piece of the stream, and its end."""
         opened_s = self._now_s()
         try:
             stream = self._client.stream(request, silent_s=self._silent_s, on_open=self._set_break_watch)

@@ -124,7 +124,7 @@ def bind(
     *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> Request:
     """
-    Return a request that binds the pod with this uid to a node and merges the annotations into the pod's.
+    Return a request that binds the pod with this uid, and no other, to a node, and merges the annotations.
 
     Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
     """
@@ -139,7 +139,11 @@ def bind(
 
 
 class ConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A condition to patch: no `last_transition_time` if the status did not change; a generation of 0 is unknown."""
+    """
+    A condition to patch. `last_transition_time` is None if the status did not change.
+
+    `observed_generation` is the generation of the pod that did not fit, 0 if unknown.
+    """
 
     type: str
     status: str
@@ -292,9 +296,9 @@ def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
 
 def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
     """
-    Return a request that replaces a Lease's spec; Conflict if it has changed since it was read with this metadata.
+    Return a request that replaces a Lease's spec; Conflict if it has changed since it was read.
 
-    They are sent back: their resourceVersion is the precondition, and their labels stay.
+    `metadata` is sent back as read: its resourceVersion is the precondition, and its labels stay.
     """
     return Request.writing("update", path_of(_LEASES, "leases", namespace, name), _lease(metadata, spec))
 

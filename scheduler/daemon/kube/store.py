@@ -100,9 +100,9 @@ class Store(Generic[T]):
 
     def upsert(self, raw: msgspec.Raw, changes: list[Change[T]], *, is_listed: bool = False) -> str:
         """
-        Append the changes that this version of the object means, none if it was published before; return the version.
+        Append the changes that this version of the object means, none if it was published before.
 
-        It is '' if unreadable. `is_listed`: the object comes from a list or from the initial events of a watch.
+        Return its resourceVersion, '' if unreadable. `is_listed`: it is of a list or the initial events of a watch.
         """
         meta = read_meta(raw, changes)
         if meta is None:
@@ -134,9 +134,10 @@ class Store(Generic[T]):
 
     def delete(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """
-        Append the deletion of the object with this uid, unless the store has a newer version; return its version.
+        Append the deletion of the object with this uid, if the store has it and not in a newer version.
 
-        An object that leaves a field selector and returns has the same uid: a list may have overtaken its deletion.
+        Return the resourceVersion of the deletion, '' if unreadable. An object that leaves a field selector and
+        returns has the same uid: a list may have overtaken its deletion.
         """
         meta = read_meta(raw, changes)
         if meta is None:

@@ -82,7 +82,7 @@ class DirectTransport:
 
     async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
         """
-        Return the server's response, whatever its status. A GET or PUT is sent once more if its connection is closed.
+        Return the server's response, whatever its status. A GET or PUT on a closed connection is sent once more.
 
         Raises Unreachable without one within `timeout_s`, and Invalid for a body longer than `BODY_LIMIT_BYTES`.
         """
@@ -259,7 +259,7 @@ class _Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
 
-    # httptools
+    # Callbacks of the parser, httptools.
 
     def on_message_begin(self) -> None:
         if self._waiting is None:
