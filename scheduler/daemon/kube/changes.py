@@ -34,11 +34,7 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """
-    A version of an object that could not be decoded, published once; the last good one stays in effect.
-
-    `key` is None if even the object's name is unreadable.
-    """
+    """An undecodable version, published once; the last good one stays in effect. `key`: None if unreadable too."""
 
     key: str | None
     error: str

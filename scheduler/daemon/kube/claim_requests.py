@@ -33,11 +33,7 @@ def set_finalizers(claim: ResourceClaim, finalizers: Sequence[str]) -> Request:
 def reserve_claim(
     claim: ResourceClaim, allocation: Allocation | None, consumers: Sequence[Consumer]
 ) -> Request:
-    """
-    Return a request that reserves the claim for the consumers; Conflict if it is not of this version.
-
-    The allocation is stored with it; None leaves the stored one.
-    """
+    """Return a request that reserves the claim, with `allocation` if given; Conflict if it is not of this version."""
     status: dict[str, Any] = {"reservedFor": consumers}
     if allocation is not None:
         status["allocation"] = allocation

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """
-    Allows `burst` requests at once and `qps` per second in the long run, first come first served.
-
-    Source: client-go util/flowcontrol, NewTokenBucketRateLimiter, which waits the same way.
-    """
+    """Allows `burst` requests at once, `qps` a second in the long run, in order, as client-go's util/flowcontrol."""
 
     def __init__(self, *, qps: float, burst: int, now_s: float) -> None:
         self._qps = qps

@@ -180,11 +180,7 @@ def decode_bookmark(data: bytes | msgspec.Raw) -> Bookmark:
 
 
 def decode_meta(data: bytes | msgspec.Raw) -> ObjectMeta:
-    """
-    Return name, namespace, uid and resourceVersion of an object, whatever else is wrong with it.
-
-    Raises msgspec.DecodeError if one of the four is not text.
-    """
+    """Return name, namespace, uid and version, whatever else is wrong. Raises DecodeError if one is not text."""
     return nesting.read(_OBJECT.decode, data).metadata
 
 

@@ -77,7 +77,11 @@ async def serve(
 
 
 class Scheduler(daemon.Daemon):
-    """A running scheduler: the machine and all around it. `clock_s` is for people, `now_s` for all decisions."""
+    """
+    A running scheduler: the machine and everything around it.
+
+    `clock_s` is the time since the epoch, for timestamps that people read; `now_s` a monotonic clock, for decisions.
+    """
 
     def __init__(
         self,

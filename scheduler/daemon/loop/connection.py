@@ -111,7 +111,7 @@ async def connect(
     Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
 
     With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
-    that forbids the list of pods is logged and asked again for a minute.
+    that forbids the list of pods is logged and asked again for a minute. `metrics` get the version to emulate.
 
     Raises SettingsError if there are no usable credentials, the server refuses a list of pods, or without `waits` does
     not answer; InvalidSettingsError for a feature gate that cannot be switched in its version.
@@ -150,7 +150,11 @@ async def connect(
 async def with_semantics(
     connection: Connection, settings: Settings, metrics: ControllerMetrics
 ) -> Connection:
-    """Return the connection with semantics, if a flag or the server names them. Raises InvalidSettingsError."""
+    """
+    Return the connection with the semantics of the version that a flag names, or that the server says.
+
+    Return the same connection if neither does. Raises InvalidSettingsError.
+    """
     server: Version | None = None
     if settings.requested.version is None:
         server = await server_version(connection.client, connection.log)

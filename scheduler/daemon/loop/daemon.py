@@ -39,7 +39,7 @@ async def serve(
     is_rate_limited: bool = False,
     max_connections: int = 100,
 ) -> int:
-    """Connect, run the daemon until SIGTERM or SIGINT, and return the exit code. Raises SettingsError."""
+    """Run the daemon until SIGTERM or SIGINT, and return the exit code. For arguments and errors see `connect`."""
     disable_full_collections()
     async with connect(
         options, environ, metrics, is_rate_limited=is_rate_limited, max_connections=max_connections

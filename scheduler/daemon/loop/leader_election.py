@@ -93,8 +93,8 @@ class LeaderElector:
     """
     One candidate for a Lease.
 
-    `client` is not shared (rule 4), `identity` is unique to this process. `clock_s` is since the epoch, `now_s` of
-    rule 1.
+    `client` is not shared (rule 4), and `identity` is unique to this process. `clock_s` is the time since the epoch,
+    `now_s` the clock of rule 1; `jitter` returns a number in [0, 1).
     """
 
     def __init__(

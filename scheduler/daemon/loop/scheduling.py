@@ -42,8 +42,9 @@ class SchedulingLoop:
     Feeds the machine until stopped.
 
     `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns whether
-    cycles may run now. `clock_s` is the time since the epoch, `now_s` a monotonic clock. `on_handled` is called with
-    the type and seconds of every handled stimulus, `on_cycle` with the seconds of every cycle that had a pod.
+    cycles may run now, `max_binding` the limit on binds in flight. `clock_s` is the time since the epoch, `now_s` a
+    monotonic clock. `on_handled` is called with the type and seconds of every handled stimulus, `on_cycle` with the
+    seconds of every cycle that had a pod.
     """
 
     def __init__(

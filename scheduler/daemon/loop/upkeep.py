@@ -34,8 +34,10 @@ def disable_full_collections() -> None:
 
 class YoungCollector:
     """
-    Collects young objects after a number of stimuli. The interpreter does so only when the live objects grow in number:
-    while pending pods are retried it does not, and collects the 100,000 that have gathered in one go of 70 ms.
+    Collects young objects after a number of stimuli.
+
+    The interpreter collects only when the number of live objects grows. While pending pods are retried it does not:
+    100,000 young objects gather, and the collection then takes 70 ms.
     """
 
     def __init__(self) -> None:

@@ -203,7 +203,7 @@ class _Timer:
         *,
         before_s: float = 0.0,
     ) -> _T:
-        """Return the result of the call; observe its time and `before_s` of earlier work unless its status is None."""
+        """Return the call's result; observe its time, with `before_s` of earlier work, unless its status is None."""
         started_s = self.now_s() - before_s
         try:
             result = call()

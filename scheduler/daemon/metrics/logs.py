@@ -56,7 +56,7 @@ class Logger:
 
 
 def configure(*, verbosity: int, form: str, stream: SupportsWrite[str] | None = None) -> Logger:
-    """Send all logging of the process to `stream`, None for standard error, as `text` or `json`; return the logger."""
+    """Send all logs, also libraries', as `text` or `json` to `stream`, None for standard error; return the logger."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

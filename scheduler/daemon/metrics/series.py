@@ -65,7 +65,7 @@ class Family:
 
 
 def exponential_bounds(start: float, factor: float, n: int) -> tuple[float, ...]:
-    """Return `n` bounds from `start`, each the previous one times `factor`, as client_golang: powers would differ."""
+    """Return `n` bounds from `start`, by repeated `factor` as client_golang's ExponentialBuckets: powers differ."""
     bounds = [start]
     while len(bounds) < n:
         bounds.append(bounds[-1] * factor)
@@ -107,7 +107,7 @@ class Histogram:
             self.labels()
 
     def labels(self, *values: str) -> HistogramSeries:
-        """Return the series of these label values, in the order of the family's labels; the hot path keeps it."""
+        """Return the series of these label values, in the order of the family's labels. The hot path keeps it."""
         series = self.series.get(values)
         if series is not None:
             return series

@@ -46,7 +46,11 @@ class TrustedKeyPair:
 
 
 def issue(hosts: Sequence[str], now_s: float) -> TrustedKeyPair:
-    """Return a pair for these DNS names and IP addresses, at least one, under a new CA. `now_s`: since 1970."""
+    """
+    Return a pair for these DNS names and IP addresses, at least one, valid for `LIFETIME_S`, under a new CA.
+
+    `now_s`: seconds since 1970.
+    """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:_MAX_COMMON_NAME])
     authority = (

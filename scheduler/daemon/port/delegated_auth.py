@@ -115,7 +115,7 @@ class DelegatedAuth:
     Authenticates and authorizes requests through the API server.
 
     `client` sends reviews alone, which therefore never wait for a connection; `rights` the SubjectAccessReviews, where
-    they need other credentials. `always_allowed` need no right; a trailing `*` matches every path with that prefix.
+    they need other credentials. Paths in `always_allowed` need no right; `*` at the end matches all with that prefix.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class DelegatedAuth:
         self._open_paths = frozenset(each for each in patterns if not each.endswith("*"))
         self._open_prefixes = tuple(each.removesuffix("*") for each in patterns if each.endswith("*"))
         self._hash_key = secrets.token_bytes(32)
-        #: By hash of a token; by user, what it asks for, and verb.
+        #: The user by hash of the token; whether access is granted by user, what it asks for, and verb.
         self._users: _Answers[bytes, UserInfo] = _Answers(now_s)
         self._granted: _Answers[tuple[UserInfo, str, str], bool] = _Answers(now_s)
         self._known_queue, self._unknown_queue = _BoundedQueue(), _BoundedQueue()
@@ -288,7 +288,7 @@ class _Answers(Generic[K, V]):
         return answer if self._now_s() < until_s else None
 
     def has_accepted(self, key: K) -> bool:
-        """Return whether the last answer accepted, expired or not."""
+        """Return whether the last answer was no rejection, expired or not."""
         return key in self._accepted
 
 

@@ -31,7 +31,11 @@ class FileCertificate:
         self._served: KeyPair | None = None
 
     def load(self) -> None:
-        """Serve the pair in the files. Raises SettingsError if they are no pair; the previous one stays in use."""
+        """
+        Serve the pair in the files.
+
+        Raises SettingsError if they are unreadable or do not match; the previous pair stays in use.
+        """
         found = KeyPair(_read(self._cert, "--tls-cert-file"), _read(self._key, "--tls-private-key-file"))
         if found == self._served:
             return
@@ -63,7 +67,7 @@ class SelfSignedCertificate:
         self._renew_s = 0.0
 
     def load(self) -> None:
-        """Serve a new pair a month before the last one expires. Raises SettingsError without package cryptography."""
+        """Serve a new pair a month before the last one expires. Raises SettingsError without `cryptography`."""
         now_s = self._clock_s()
         if now_s < self._renew_s:
             return

@@ -80,7 +80,7 @@ class ServingOptions:
 
 
 class Routes:
-    """Routes beside the endpoints, for authenticated clients or on plain HTTP on loopback; this base has none."""
+    """Routes beside the endpoints, for authenticated clients, or on plain HTTP on loopback; this base has none."""
 
     #: The paths to list at /statusz, that of a page for people first.
     paths: ClassVar[Sequence[str]] = ()
@@ -104,7 +104,8 @@ async def open_auth(
     """
     Yield the authentication that the port needs, with connections of its own; None if the port needs none.
 
-    `credentials` are the process's own; None to load them from the environment. Raises SettingsError.
+    `credentials` are the process's own; None to load them from the environment. Raises SettingsError
+    if there are no usable ones.
     """
     if not options.is_secure:
         yield None
@@ -163,7 +164,7 @@ class StatusServer:
         self._renewal: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve the endpoints, unless the port is 0. Raises SettingsError without a usable address or certificate."""
+        """Serve the endpoints, unless the port is 0. Raises SettingsError if port, address or certificate fail."""
         options = self._options
         if not options.port:
             return

@@ -75,7 +75,7 @@ def negotiate(accept: str, kind: str) -> Representation | None:
     """
     Return the form of a response of this kind (`Statusz`, `Flagz`), None if the Accept header allows none.
 
-    JSON and YAML need the parameters `g`, `v` and `as`, plain text allows none of them.
+    JSON and YAML need the parameters `g`, `v` and `as`, and plain text allows none of them.
     """
     if not accept.strip():
         return Representation(_TEXT)

@@ -45,7 +45,7 @@ class Binder:
         self._watched_node, self._on_unreadable = watched_node, on_unreadable
 
     async def bind(self, instruction: Bind) -> str:
-        """Bind the pod. Return why it is not bound, in upstream's words; empty if it is. Settles a lost answer."""
+        """Bind the pod; read it after a lost answer. Return why it is not bound, in upstream's words; '' if it is."""
         pod = instruction.pod
         request = requests.bind(
             namespace=pod.namespace,

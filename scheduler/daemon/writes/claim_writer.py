@@ -77,7 +77,7 @@ class _Turns:
 
 
 class ClaimWriter:
-    """Writes to the API server. `on_created` is called with "success" or "failure" after the creation of a claim."""
+    """Writes to the API server. `on_created` gets "success" or "failure" after each request that creates a claim."""
 
     def __init__(
         self, sender: Sender, *, clock_s: Callable[[], float], on_created: Callable[[str], None]
@@ -280,7 +280,8 @@ def _has_decided_devices(allocation: Allocation, write: ClaimReservation) -> boo
     """
     Return whether these are the devices with which the pod was decided.
 
-    Difference: upstream reserves a claim that was allocated then, whatever its allocation has become since.
+    Difference: upstream reserves a claim that was allocated at the decision whatever its allocation has become, on
+    another node too.
     """
     decided = write.allocation or write.obj.allocation
     return decided is None or _devices(allocation) == _devices(decided)

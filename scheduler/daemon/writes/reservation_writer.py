@@ -43,7 +43,7 @@ class _ObjectWrite:
 
 
 class ReservationWriter:
-    """Writes to the API server. `clock_s`: the time since the epoch. For `on_claim_created` see `ClaimWriter`."""
+    """Writes to the API server. `clock_s`: since the epoch. `on_claim_created`: `on_created` of `ClaimWriter`."""
 
     def __init__(
         self,

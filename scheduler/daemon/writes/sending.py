@@ -35,7 +35,7 @@ NOT_LEADING: Final = "this instance does not hold the Lease"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How often and when a request is sent: `n_tries` times in all."""
+    """How often and when a request is repeated: `n_tries` tries in all."""
 
     #: Whether the request is sent again after this error.
     repeats: Callable[[ApiError], bool]
