@@ -66,6 +66,7 @@ class DeletionCosts:
         self.acts = acts
         self._state, self._limit = state, writes_per_minute
         self._exempt_namespaces, self._is_protected = exempt_namespaces, is_protected
+        #: The last write for a pod, with the version that the pod then had, by UID.
         self._written: dict[str, WriteDeletionCost] = {}
         self._retry_s: dict[str, float] = {}
         self._past: deque[float] = deque()

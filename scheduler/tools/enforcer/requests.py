@@ -28,7 +28,7 @@ def evict_pod(pod: Pod) -> Request:
 
 
 def annotate_pod(pod: Pod, annotations: Mapping[str, str]) -> Request:
-    """Return a request that annotates this pod; Conflict if it has changed since."""
+    """Return a request that annotates this pod; Conflict if it is not of this version any more."""
     metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
     return Request.writing("patch", _path(pod), {"metadata": metadata}, MERGE)
 

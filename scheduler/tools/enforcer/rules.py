@@ -41,7 +41,7 @@ class RuleIndex:
         #: UIDs by what the pods have in common, and that by UID.
         self._alike: dict[tuple[PodSpec, LabelSet], dict[str, None]] = {}
         self._key_of: dict[str, tuple[PodSpec, LabelSet]] = {}
-        #: What `violations` has read last of each rule that held then.
+        #: What `violations` last read of each rule that held then: it looks again once that differs.
         self.holding: dict[DeclaredRule, Hashable] = {}
 
     def sync_pod(self, uid: str) -> None:
@@ -72,7 +72,7 @@ class RuleIndex:
         return n_pods
 
     def _rules_of(self, pod: Pod) -> tuple[_Rules, _Rules]:
-        """Return the rules that count, each once, enforced affinity beside that of all terms; and the relaxed ones."""
+        """Return the rules that count, each once, and the relaxed ones. Enforced affinity is a rule of its own."""
         spec, counting = pod.spec, self._state.terms.counting
         is_exempt = spec.namespace in self._exempt_namespaces
         apart = () if is_exempt else counting(spec.affinity.required_anti, spec.namespace)

@@ -54,7 +54,7 @@ class Violation:
 
 
 def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
-    """Return all violations. O(nodes) for each rule that was broken or whose pods have changed since the last call."""
+    """Return all violations. O(nodes) for each rule that was broken or whose pods or counts have changed since."""
     #: UIDs and rows, and whether the rule selects the pod.
     declaring: dict[DeclaredRule, list[tuple[str, int, bool]]] = {}
     relaxed: dict[DeclaredRule, list[int]] = {}
@@ -69,10 +69,10 @@ def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
     found: list[Violation] = []
     holding: dict[DeclaredRule, Hashable] = {}
     for rule, pods in declaring.items():
-        yielding, own = relaxed.get(rule, ()), {is_own for _, _, is_own in pods}
-        read = tuple(pods), tuple(yielding), _versions(state, rule)
+        relaxed_rows, own = relaxed.get(rule, ()), {is_own for _, _, is_own in pods}
+        read = tuple(pods), tuple(relaxed_rows), _versions(state, rule)
         if index.holding.get(rule) != read:
-            broken = {is_own: _broken(state, rule, yielding, is_own=is_own) for is_own in own}
+            broken = {is_own: _broken(state, rule, relaxed_rows, is_own=is_own) for is_own in own}
             rows = ((uid, row, *broken[is_own]) for uid, row, is_own in pods)
             n_before = len(found)
             found += (
@@ -156,7 +156,11 @@ def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[Pla
 
 
 def n_staying(state: ClusterState, rule: DeclaredRule, gone: Sequence[int] = ()) -> int:
-    """Return how many selected pods stay on nodes with a key, less one per row in `gone`; the most of any key."""
+    """
+    Return how many selected pods stay on nodes with a key of the rule; the largest number of any key.
+
+    Terminating pods do not stay. `gone`: the rows of pods not to count. O(nodes).
+    """
     nodes = state.nodes
     counts = state.counts.selected(rule.matcher, live_only=True).by_row
     if gone:

@@ -46,12 +46,12 @@ class Mirrored:
 
 
 def mirror(pod: ReviewedPod, affinity: Json) -> Mirrored | FieldError | None:
-    """Return the affinity with the annotation's required rules; None if the pod does not ask, or they are malformed."""
+    """Return the affinity with the annotation's rules; None if the pod does not ask, or it has errors."""
     asked = pod.annotations.get(MIRROR, "false")
     if asked not in ("true", "false"):
         return annotation_error(MIRROR, asked, 'expected "true" or "false"')
     if asked == "false" or AFFINITY not in pod.annotations or affinity_error(pod) is not None:
-        return None
+        return None  # other rules report a malformed annotation
     if pod.annotations.get(MODE) == "replace":
         return Mirrored(affinity, 0, ("the annotation replaces the spec",))
     annotated: Json = msgspec.json.decode(pod.annotations[AFFINITY], type=Json)

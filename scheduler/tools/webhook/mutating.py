@@ -82,10 +82,10 @@ class _PodChange:
         self.errors: list[FieldError] = []
         #: Keys of all key lists in annotations, and whether a later run has to know which label values were merged.
         self._keys: list[str] = []
-        self._is_recorded = False
+        self._needs_record = False
 
     def make(self) -> None:
-        """Merge the annotations, and record it."""
+        """Merge the annotations, and record the merged label values for a later run."""
         pod, earlier = self._pod, merged_labels(self._pod)
         if isinstance(earlier, FieldError):
             self.errors.append(earlier)
@@ -106,11 +106,11 @@ class _PodChange:
         self._merge_annotation()
         values = {key: pod.labels[key] for key in sorted(set(self._keys)) if key in pod.labels}
         text = json.dumps(values, separators=(",", ":"))
-        if self._is_recorded and pod.annotations.get(MERGED_LABELS) != text:
+        if self._needs_record and pod.annotations.get(MERGED_LABELS) != text:
             self.patch.append(_add(_annotation_path(MERGED_LABELS), text))
 
     def _mirrored(self, affinity: Json) -> Json:
-        """Return the affinity with the annotation's rules if the pod asks for that."""
+        """Return the affinity with the annotation's rules if the pod asks for that; add warnings and errors."""
         mirrored = mirror(self._pod, affinity)
         if isinstance(mirrored, FieldError):
             self.errors.append(mirrored)
@@ -124,13 +124,13 @@ class _PodChange:
         return mirrored.affinity
 
     def _list_items(self, term_list: TermList) -> list[object] | None:
-        """Return the list's new items, None if they are unchanged."""
+        """Return the list's new items, None if they are unchanged; add warnings and errors."""
         found = kep_3633_terms(self._pod, term_list)
         if isinstance(found, FieldError):
             self.errors.append(found)
             return None
         keys = [key for item in found.items for key in term_list.keys(item)]
-        self._is_recorded |= bool(found.items)
+        self._needs_record |= bool(found.items)
         self._keys += keys
         items = self._merged_list(term_list, found.items)
         if items == term_list.of(self._pod):
@@ -169,11 +169,11 @@ class _PodChange:
         return [*own_stored, *new]
 
     def _merge_annotation(self) -> None:
-        """Merge the scheduler's own annotation."""
+        """Merge label keys into the scheduler's own annotation; add its patch, warning and errors."""
         own = merge_annotation(self._pod, self._earlier)
         if own is None:
             return
-        self._is_recorded |= bool(own.keys)
+        self._needs_record |= bool(own.keys)
         self._keys += own.keys
         self.errors += own.errors
         if own.text != self._pod.annotations[AFFINITY]:

@@ -157,7 +157,7 @@ _PODS: Final = msgspec.json.Decoder(_Pod | None)
 
 
 def decode_review(body: bytes) -> Review:
-    """Return the request in the body. Raises MalformedReviewError, for a malformed pod too. O(length)."""
+    """Return the request in the body. Raises MalformedReviewError without a v1 review or for a bad pod. O(length)."""
     try:
         review = nesting.read(_REVIEWS.decode, body)
         if (review.api_version, review.kind) != (API_VERSION, _KIND):
