@@ -56,7 +56,7 @@ class FailedAttempts:
 
     def __init__(self, state: ClusterState, queue: PodQueue, *, now_s: Callable[[], float]) -> None:
         self._state, self._queue, self._now_s = state, queue, now_s
-        #: Result, message and second of each by the pod's UID, the latest last.
+        #: Result, message and time in seconds of each failed attempt by the pod's UID, the latest last.
         self._failed_by_uid: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
 
     def record(self, attempt: Attempted) -> None:

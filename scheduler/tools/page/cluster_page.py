@@ -2,7 +2,8 @@
 What the page and its API show, from the state between two iterations of the scheduling loop.
 
 `ClusterPage.add_to` lists the paths. Every object has an apiVersion and a kind; its fields are described where it is
-made, those of a pod's explanation in `explain.formats.explanation`. Errors are {"message": text}.
+made, those of a pod's explanation in `explain.formats.explanation`. Errors are {"message": text}. The stream sends the
+events `now` and `decisions`; what-if writes nothing.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def node_uses(state: ClusterState, search: str) -> NodeUses:
     """Return the nodes whose name or zone contains the search. O(nodes · resources)."""
     table = state.nodes
     rows = np.flatnonzero(table.alive)
-    #: What is requested and what there is of each resource, by row; none of a resource that no node has.
+    #: What is requested and what is allocatable of each resource that a node has, by row.
     columns: dict[str, tuple[Amounts, Amounts]] = {}
     for name in sorted(table.resource_names(), key=_place):
         allocatable = table.allocatable(name)

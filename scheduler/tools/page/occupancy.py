@@ -72,7 +72,7 @@ class Occupancy:
 
 
 def occupancy(record: RuleRecord, state: ClusterState) -> Occupancy:
-    """Return the domains now, counted from the columns, so that looking displaces no count that decisions keep."""
+    """Return the rule's domains, counted from the columns, so that looking displaces no count that decisions keep."""
     rule, nodes = record.rule, state.nodes
     column = nodes.column(rule.topology_key)
     is_spread = rule.kind == "topologySpread"

@@ -86,7 +86,7 @@ class Survey:
 
 @dataclass(slots=True)
 class _Alike:
-    """Pods of equal spec and labels, which have the same rules, their owners' too: one of them, and where all are."""
+    """Pods of equal spec and labels, and so of the same rules, those of owners too: one of them, and where all are."""
 
     pod: Pod
     #: None for pending pods, which have no rows.
@@ -135,7 +135,7 @@ def survey_pieces(
 def _gathered(
     state: ClusterState, pending: Iterable[QueuedPod], defaults: Defaults
 ) -> Pieces[Sequence[_Alike]]:
-    """Return the pods that have rules, those that are alike at once."""
+    """Yield after each piece, and return the pods that have rules, one entry for all of equal spec and labels."""
     found: dict[tuple[PodSpec, object], _Alike] = {}
     for part in state.placed.parts():
         for few in batches(list(part.values())):
@@ -157,7 +157,7 @@ def _gathered(
 
 
 def _add(record: RuleRecord, alike: _Alike, state: ClusterState) -> None:
-    """Add the pods, which declare the rule, to its record."""
+    """Add the pods, all of which declare the rule, to the rule's record."""
     record.pending.update(dict.fromkeys(alike.waiting))
     if not record.rule.is_hard:
         record.n_soft += alike.n_by_row.total()

@@ -130,7 +130,11 @@ def what_if(
     file: ManifestFile | None = None,
     template: Pod | None = None,
 ) -> WhatIf:
-    """Return the answer with the `changed` settings; the cluster is used up. Raises SettingsError."""
+    """
+    Return the answer; the cluster is used up. One cycle per pod. Raises SettingsError.
+
+    `changed`: the settings with the request's weights. `template`: the pod that the request names.
+    """
     manifests = [] if file is None else file.manifests
     read = ""
     if file is not None and manifests:

@@ -30,7 +30,7 @@ _SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvent:
-    """An event that changed the state, and the event that takes it back. `what`: the object, for people."""
+    """An event that changed the state, and its reversal. `what`: the object, for people. `key`: the object's."""
 
     what: str
     key: ChangeKey
