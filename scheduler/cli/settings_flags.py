@@ -50,9 +50,10 @@ def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the A
 
 def settings(args: argparse.Namespace) -> Settings:
     """
-    Return the settings of --config, or the default ones. Raises SettingsError with all mistakes of both.
+    Return the settings of --config, or the default ones. Raises SettingsError with all mistakes, --plugins' too.
 
-    Without a version, their semantics are not checked, but by `Settings.at`. A command may lack the flags for those.
+    Without a version, their semantics are not checked, but by `Settings.at`. A command may lack
+    --emulated-version and --feature-gates.
     """
     from scheduler.daemon.settings.loading import default_settings, load_settings
     from scheduler.daemon.settings.out_of_tree_files import load_plugins

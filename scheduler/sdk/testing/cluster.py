@@ -80,7 +80,11 @@ class Cluster:
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
-        """Return the cluster of a file that `affinity-scheduler snapshot` made. Raises SettingsError if it is none."""
+        """
+        Return the cluster of a file that `affinity-scheduler snapshot` made; `options` as for `Cluster`.
+
+        Raises SettingsError if it is none.
+        """
         cluster = cls(**options)
         read_snapshot(str(file), cluster._read)
         return cluster
@@ -88,7 +92,11 @@ class Cluster:
     # Objects.
 
     def add(self, *objects: Mapping[str, Any]) -> Cluster:
-        """Add or replace API objects; return the cluster. Raises ValueError for one that is not read, or malformed."""
+        """
+        Add API objects, or replace those of the same kind and name; return the cluster.
+
+        Raises ValueError for an object that the scheduler cannot read, or does not.
+        """
         for one in objects:
             document = completed(one)
             seen = self.stimulus(document)
@@ -196,7 +204,11 @@ class Cluster:
         return Explained(explain_pod(read, self._pod(pod, read), None))
 
     def simulate(self, pod: PodLike, replicas: int | None = None) -> Simulated:
-        """Return where replicas, by default as many as the object asks for, would go, one after the other."""
+        """
+        Return where replicas of the pod, or of the object that creates it, would go, one after the other.
+
+        `replicas`: by default as many as the object asks for.
+        """
         read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
