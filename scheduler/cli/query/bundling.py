@@ -111,7 +111,7 @@ class Bundle:
         print(line, file=sys.stderr)
 
     async def keep(self, name: str, reading: Awaitable[bytes], shape: FieldTree | None = None) -> None:
-        """Add what is read, of a JSON object these fields; note if it cannot be had."""
+        """Add what is read, or only the fields of `shape` in that JSON object; note if it cannot be had."""
         if (body := await self.take(name, reading)) is not None:
             self.add(name, body if shape is None else _lines([select(object_in(body), shape)]))
 

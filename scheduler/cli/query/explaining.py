@@ -1,4 +1,4 @@
-"""What `explain` prints: of manifests, of named pods and workloads, or of all that is pending, a table of workloads."""
+"""What `explain` prints: of manifests, of named pods and workloads, or a table of the workloads that are pending."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def print_pending(args: argparse.Namespace) -> int:
 
 
 def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style, *, wide: bool) -> list[str]:
-    """Return the lines to print. `read_at`: when the cluster was read, from which ages count."""
+    """Return the table's lines. `read_at`: when the cluster was read, from which ages count."""
     where = f"in namespace {pending.namespace}" if pending.namespace else "in all namespaces"
     where = escape_control_characters(where)
     if not pending.n_pods:

@@ -25,7 +25,7 @@ from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
 from scheduler.tools.explain.simulation.replicas import Simulation
 
-#: Nodes and evicted pods in the tables unless they are wide, and rows of those of a drain.
+#: Rows of the tables of nodes, of evicted pods and of a drain unless they are wide.
 _NODES: Final = 10
 _VICTIMS: Final = 10
 _ROWS: Final = 20
@@ -161,7 +161,7 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
 
 
 def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
-    """Return the lines to print."""
+    """Return the lines about the drain."""
     placed = [pod for pod in drain.leaving if pod.to]
     unplaced = [pod for pod in drain.leaving if pod.message]
     held = [pod for pod in drain.leaving if pod.held_by]

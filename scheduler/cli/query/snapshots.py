@@ -44,9 +44,9 @@ async def take_snapshot(
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
     """
-    Record the lists of all kinds, and the Leases of schedulers. Return the kinds that may not be listed: `list_kinds`.
+    Record the lists of all kinds, and the Leases of schedulers. Return the forbidden kinds; see `list_kinds`.
 
-    Raises OSError of the file, and SettingsError, also for a recording that is full.
+    Raises OSError if the file cannot be written, and SettingsError, also for more than `max_bytes`.
     """
     recording = Recording(
         file, settings.node_annotations, compresses=compresses, max_bytes=max_bytes, now_s=time.monotonic
