@@ -34,7 +34,11 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """An undecodable version, published once; the last good one stays in effect. `key`: None if unreadable too."""
+    """
+    An object that could not be decoded. Its last good version stays in effect. Published once per version.
+
+    `key` is None if even the name is unreadable.
+    """
 
     key: str | None
     error: str
