@@ -5,7 +5,7 @@ Source: kubernetes 1.36, names, short names and categories as its discovery docu
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 #: A JSON object as it goes over the wire. Kubernetes objects are open records, so values stay unnamed here.
@@ -120,7 +120,7 @@ _NETWORKING: Final = "networking.k8s.io"
 NAMESPACE: Final = built_in("Namespace", "", "ns", "cluster status")
 NODE: Final = built_in("Node", "", "no", "cluster status")
 POD: Final = built_in("Pod", "", "po", "all status binding eviction")
-BINDING: Final = replace(built_in("Binding"), verbs=("create",))
+BINDING: Final = built_in("Binding")
 SERVICE: Final = built_in("Service", "", "svc", "all status")
 CONFIG_MAP: Final = built_in("ConfigMap", "", "cm")
 SECRET: Final = built_in("Secret")
@@ -162,6 +162,10 @@ DEVICE_TAINT_RULE: Final = built_in("DeviceTaintRule", _DEVICES, "", "cluster st
 CUSTOM_RESOURCE_DEFINITION: Final = built_in(
     "CustomResourceDefinition", "apiextensions.k8s.io", "crd crds", "cluster api-extensions status"
 )
+#: Objects that subresources carry.
+EVICTION: Final = built_in("Eviction", "policy")
+SCALE: Final = built_in("Scale", "autoscaling")
+TOKEN_REQUEST: Final = built_in("TokenRequest", "authentication.k8s.io")
 
 #: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (

@@ -256,7 +256,7 @@ SESSIONS = {
         $ apply -f daemons
         $ rollout status ds/web
         $ get ds
-        web 3 3 3 3 3 <none> ...
+        web 3 3 3 3 3 ...
     """,
     "custom resources": """
         $ apply -f widgets

@@ -13,7 +13,6 @@ _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 _EVICTION_AFTER_S: Final = 300
 _POD: Final = {
     "restartPolicy": "Always",
-    "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "terminationGracePeriodSeconds": 30,
 }
@@ -23,39 +22,25 @@ def default_pod_spec(spec: JsonObject) -> None:
     """Fill in the spec of a pod or of a pod template."""
     for name, value in _POD.items():
         spec.setdefault(name, value)
-    spec.setdefault("securityContext", {})
-    for containers in ("initContainers", "containers"):
-        for container in spec.get(containers) or []:
-            _default_container(container, host_network=bool(spec.get("hostNetwork")))
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            if spec.get("hostNetwork") and port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+        resources = container.get("resources") or {}
+        if limits := resources.get("limits"):
+            # A limit is the default of its request.
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
     for volume in spec.get("volumes") or []:
         if isinstance(volume.get("ephemeral"), dict):
-            template = volume["ephemeral"].setdefault("volumeClaimTemplate", {})
-            template.setdefault("metadata", {})
-            default_claim_spec(template.setdefault("spec", {}))
+            default_claim_spec(
+                volume["ephemeral"].setdefault("volumeClaimTemplate", {}).setdefault("spec", {})
+            )
 
 
 def default_claim_spec(spec: JsonObject) -> None:
-    """Fill in the spec of a claim or of a claim's template."""
-    spec.setdefault("resources", {})
+    """Fill in the spec of a claim's template."""
     spec.setdefault("volumeMode", "Filesystem")
-
-
-def _default_container(container: JsonObject, *, host_network: bool) -> None:
-    container.setdefault("resources", {})
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    image = container.get("image") or ""
-    tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    pinned = "@" in image or tag not in ("", "latest")
-    container.setdefault("imagePullPolicy", "IfNotPresent" if pinned else "Always")
-    for port in container.get("ports") or []:
-        port.setdefault("protocol", "TCP")
-        if host_network and port.get("containerPort"):
-            port.setdefault("hostPort", port["containerPort"])
-    resources = container["resources"] or {}
-    if limits := resources.get("limits"):
-        # A limit is the default of its request.
-        resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def add_default_tolerations(spec: JsonObject) -> None:

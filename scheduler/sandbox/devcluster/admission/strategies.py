@@ -7,7 +7,7 @@ scheduler neither writes nor has users write for it have the rules that their ro
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
@@ -79,9 +79,8 @@ def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
 # -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
-_COUNTED: Final[Any] = {"has_generation": True, "has_status": True}
 #: No disruption is allowed before the controller has counted.
-_NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
+_NO_DISRUPTION: Final = dict.fromkeys(
     ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
 )
 _ROLES: Final = Strategy(required="rules[].verbs", name_faults=_path_segment_faults)
@@ -120,13 +119,9 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "nodes": Strategy(
         required="spec.taints[].key",
         choices={"spec.taints[].effect": _TAINT_EFFECTS},
-        has_status=True,
-        status_writes_metadata=True,
         prepare_create=_prepare_node,
     ),
     "namespaces": Strategy(
-        has_status=True,
-        returns_deleted=True,
         name_faults=dns_label_faults,
         set_defaults=_label_with_name,
         initial_status={"phase": "Active"},
@@ -135,11 +130,8 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     ),
     "services": Strategy(
         defaults={"spec.type": "ClusterIP", "spec.ports[].protocol": "TCP"},
-        has_status=True,
-        returns_deleted=True,
         name_faults=dns_label_faults,
     ),
-    "serviceaccounts": Strategy(returns_deleted=True),
     "secrets": Strategy(defaults={"type": "Opaque"}, set_defaults=_default_secret),
     "events": EVENTS,
     "deployments.apps": DEPLOYMENTS,
@@ -147,8 +139,8 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "statefulsets.apps": STATEFUL_SETS,
     "daemonsets.apps": DAEMON_SETS,
     "jobs.batch": JOBS,
-    "cronjobs.batch": Strategy(required="spec.schedule", **_COUNTED),
-    "replicationcontrollers": Strategy(defaults={"spec.replicas": 1}, **_COUNTED),
+    "cronjobs.batch": Strategy(required="spec.schedule", has_generation=True),
+    "replicationcontrollers": Strategy(defaults={"spec.replicas": 1}, has_generation=True),
     "persistentvolumes": VOLUMES,
     "persistentvolumeclaims": CLAIMS,
     "storageclasses.storage.k8s.io": Strategy(
@@ -159,11 +151,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         },
         defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
         fixed="provisioner reclaimPolicy volumeBindingMode",
-        returns_deleted=True,
     ),
-    "csidrivers.storage.k8s.io": Strategy(returns_deleted=True),
-    "csinodes.storage.k8s.io": Strategy(returns_deleted=True),
-    "volumeattachments.storage.k8s.io": Strategy(has_status=True, returns_deleted=True),
     "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
     "resourceslices.resource.k8s.io": Strategy(
@@ -171,12 +159,9 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         "spec.devices[].taints[].key",
         choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
         has_generation=True,
-        returns_deleted=True,
     ),
     "deviceclasses.resource.k8s.io": Strategy(
-        required="spec.selectors[].cel spec.config[].opaque",
-        has_generation=True,
-        returns_deleted=True,
+        required="spec.selectors[].cel spec.config[].opaque", has_generation=True
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
@@ -191,7 +176,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         has_generation=True,
     ),
     "poddisruptionbudgets.policy": Strategy(
-        unconditional_update=False, initial_status=_NO_DISRUPTION, validate=_budget_errors, **_COUNTED
+        unconditional_update=False,
+        initial_status=_NO_DISRUPTION,
+        validate=_budget_errors,
+        has_generation=True,
     ),
     "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
 }

@@ -1,21 +1,18 @@
 """
 Owners: what they control, and the pods of their templates.
 
-Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate), deployment/util/deployment_util.go
-(EqualIgnoreHash), kubernetes 1.36. Differences: owners adopt no orphans, and release nothing whose labels no longer
-match. The hash of a template is a CRC of JSON where upstream's is of another kind and of a Go dump: the same alphabet
-and length, other letters.
+Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate), kubernetes 1.36. Differences: owners adopt
+no orphans, and release nothing whose labels no longer match. The hash of a template is a CRC of JSON where upstream's
+is of another kind and of a Go dump: the same alphabet and length, other letters.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
-from scheduler.sandbox.devcluster import label_selectors
-from scheduler.sandbox.devcluster.controllers.actions import without
 from scheduler.sandbox.devcluster.kinds import JsonObject
 
 HASH_LABEL: Final = "pod-template-hash"
@@ -46,25 +43,10 @@ def controller_ref(owner: JsonObject) -> JsonObject:
     }
 
 
-def controller_of(obj: JsonObject) -> JsonObject | None:
-    """Return the reference to the object's controller; None for an orphan."""
+def controller_of(obj: JsonObject) -> JsonObject:
+    """Return the reference to the object's controller, empty for an orphan."""
     references = obj["metadata"].get("ownerReferences") or ()
-    return next((one for one in references if one.get("controller")), None)
-
-
-def controller_uid(obj: JsonObject) -> str | None:
-    """Return the uid of the object's controller; None for an orphan."""
-    reference = controller_of(obj)
-    return None if reference is None else str(reference.get("uid", ""))
-
-
-def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
-    """Return True if the owner's selector matches the object's labels; a malformed selector matches nothing."""
-    try:
-        selector = (owner.get("spec") or {}).get("selector")
-        return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
-    except (AttributeError, KeyError, TypeError):
-        return False
+    return next((one for one in references if one.get("controller")), {})
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------
@@ -72,8 +54,7 @@ def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
 
 def replicas(obj: JsonObject) -> int:
     """Return `spec.replicas`, 1 if it is absent."""
-    wanted = obj["spec"].get("replicas")
-    return 1 if wanted is None else int(wanted)
+    return int(obj["spec"].get("replicas", 1))
 
 
 def status_count(obj: JsonObject, name: str) -> int:
@@ -97,17 +78,9 @@ def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
 # -- templates -----------------------------------------------------------------------------------------------
 
 
-def canonical(template: JsonObject | None) -> JsonObject:
-    """Return `template` without its hash label, nulls, empty lists and empty labels; equal ones make equal pods."""
-    pruned = _pruned(template or {})
-    metadata = pruned.get("metadata") or {}
-    kept = {**metadata, "labels": without(metadata.get("labels"), HASH_LABEL)}
-    return {**without(pruned, "metadata"), "metadata": {key: value for key, value in kept.items() if value}}
-
-
 def template_hash(template: JsonObject) -> str:
     """Return at most ten letters and digits that name `template`."""
-    text = json.dumps(canonical(template), sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(template, sort_keys=True, separators=(",", ":")).encode()
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(crc32(text)))
 
 
@@ -126,10 +99,3 @@ def pod_from_template(owner: JsonObject, labels: JsonObject | None = None) -> Js
     if labels:
         own["labels"] = {**(own.get("labels") or {}), **labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
-
-
-def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value, and back
-    if isinstance(value, dict):
-        # An empty object can have a meaning (a namespaceSelector that selects all), an empty list has none.
-        return {k: _pruned(v) for k, v in value.items() if v is not None and v != []}
-    return [_pruned(item) for item in value] if isinstance(value, list) else value

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition_of
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from scheduler.sandbox.devcluster.timestamps import epoch_s
+from scheduler.sandbox.devcluster.parts import condition_of, epoch_s
 
 #: No leading zero or plus sign.
 _COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
@@ -31,9 +30,9 @@ def is_terminal(pod: JsonObject) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
 
 
-def is_terminating(pod: JsonObject) -> bool:
-    """Return True if the pod is deleted but not yet gone."""
-    return bool(pod["metadata"].get("deletionTimestamp"))
+def is_terminating(obj: JsonObject) -> bool:
+    """Return True if the object is deleted but not yet gone."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_active(pod: JsonObject) -> bool:
@@ -46,9 +45,14 @@ def node_name(pod: JsonObject) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def label(pod: JsonObject, name: str) -> str:
-    """Return a label of the pod, empty if it is absent."""
-    return str((pod["metadata"].get("labels") or {}).get(name, ""))
+def label(obj: JsonObject, name: str) -> str:
+    """Return a label of the object, empty if it is absent."""
+    return str((obj["metadata"].get("labels") or {}).get(name, ""))
+
+
+def annotation(obj: JsonObject, name: str) -> str:
+    """Return an annotation of the object, empty if it is absent."""
+    return str((obj["metadata"].get("annotations") or {}).get(name) or "")
 
 
 def claim_names(pod: JsonObject) -> list[str]:
@@ -62,17 +66,15 @@ def claim_names(pod: JsonObject) -> list[str]:
     return names
 
 
-def ready_since_s(pod: JsonObject) -> float | None:
-    """Return since when (seconds since 1970) the pod has been ready; None if it is not."""
+def is_ready(pod: JsonObject) -> bool:
+    """Return True if the pod's condition Ready holds."""
     ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready")
-    if ready is None or ready.get("status") != "True":
-        return None
-    return epoch_s(ready.get("lastTransitionTime")) or 0.0
+    return ready is not None and ready.get("status") == "True"
 
 
 def is_available(pod: JsonObject) -> bool:
     """Return True if the pod stays and is ready."""
-    return not is_terminating(pod) and ready_since_s(pod) is not None
+    return not is_terminating(pod) and is_ready(pod)
 
 
 def deletion_order(pods: Iterable[JsonObject], related: Iterable[JsonObject]) -> list[JsonObject]:
@@ -80,14 +82,13 @@ def deletion_order(pods: Iterable[JsonObject], related: Iterable[JsonObject]) ->
     Return `pods` in deletion order: unassigned, not ready, cheap, doubled up and young ones first.
 
     `pods` are the active ones of one controller, `related` those of the same deployment, which make a node doubled up.
-    Cost: O(n log n).
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
     def order(pod: JsonObject) -> tuple[bool, bool, int, int, float, str]:
         return (
             node_name(pod) != "",
-            ready_since_s(pod) is not None,
+            is_ready(pod),
             _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
             -(epoch_s(pod["metadata"].get("creationTimestamp")) or 0.0),
@@ -103,6 +104,6 @@ def _deletion_cost(pod: JsonObject) -> int:
 
     Source: pkg/apis/core/helper/helpers.go, GetDeletionCostFromPodAnnotations (kubernetes 1.36).
     """
-    text = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
+    text = annotation(pod, "controller.kubernetes.io/pod-deletion-cost")
     cost = int(text) if _COST.fullmatch(text) else 0
     return cost if -(2**31) <= cost < 2**31 else 0

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject
+from scheduler.sandbox.devcluster.parts import rfc3339
 from scheduler.sandbox.devcluster.schemas import STRUCTURES, Field
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 

@@ -9,8 +9,8 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import aggregate
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.pods import copy_topology_labels
-from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject
+from scheduler.sandbox.devcluster.parts import with_condition
 from scheduler.sandbox.devcluster.storage.store import ObjectStore, check_uid
 
 _RESOURCE = "pods/binding"

@@ -204,11 +204,18 @@ async def test_the_scale_subresource_reads_and_writes_replicas(api: Api):
     (await api.post(path, _workload(replicas=2))).ok  # noqa: B018
     scale = (await api.get(f"{path}/web/scale")).ok
     assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
-    assert scale["status"] == {"replicas": 0, "selector": "app=a"}
+    assert scale["status"]["replicas"] == 0
     assert (await api.patch(f"{path}/web/scale", {"spec": {"replicas": 5}})).ok["spec"] == {"replicas": 5}
     scale["spec"] = {"replicas": 6}
     (await api.put(f"{path}/web/scale", scale)).refused(409, "Conflict")
     assert (await api.get(f"{path}/web")).ok["spec"]["replicas"] == 5
+
+
+@pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])
+async def test_fewer_replicas_than_none_are_refused(api: Api, plural):
+    answer = await api.post(api.in_namespace(plural, group="apis/apps/v1"), _workload(replicas=-1))
+    assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", "spec.replicas")]
 
 
 async def test_namespaces_carry_their_name_as_a_label(api: Api):

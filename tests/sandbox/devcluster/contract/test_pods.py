@@ -44,17 +44,12 @@ async def test_a_pod_gets_the_defaults_that_schedulers_read_and_a_status_of_its_
     spec = stored["spec"]
     assert {
         "restartPolicy": "Always",
-        "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
         "priority": 0,
         "preemptionPolicy": "PreemptLowerPriority",
-        "enableServiceLinks": True,
-        "securityContext": {},
     }.items() <= spec.items()
     assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
-    assert spec["containers"][0]["imagePullPolicy"] == "Always"
-    assert spec["containers"][0]["terminationMessagePolicy"] == "File"
     assert [(one["key"], one["tolerationSeconds"]) for one in spec["tolerations"]] == [
         ("node.kubernetes.io/not-ready", 300),
         ("node.kubernetes.io/unreachable", 300),

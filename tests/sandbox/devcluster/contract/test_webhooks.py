@@ -125,17 +125,18 @@ async def test_fields_from_a_webhook_are_defaulted_and_merged_like_the_users_own
         "matchLabelKeys": ["rev"],
     }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    side = {"name": "side", "image": "i:1"}
     configured.hooks.judges["m"] = lambda _: patching(
         {"op": "add", "path": "/spec/affinity", "value": {"podAntiAffinity": required}},
         {"op": "add", "path": "/metadata/labels/rev", "value": "7"},
-        {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i:1"}},
+        {"op": "add", "path": "/spec/containers/-", "value": {**side, "ports": [{"containerPort": 80}]}},
     )
     await configured.install(_MUTATING, configured.hook("m"))
     spec = (await api.post(api.pods(), pod("p"))).ok["spec"]
     (stored,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     expected = {"key": "rev", "operator": "In", "values": ["7"]}
     assert stored["labelSelector"]["matchExpressions"] == [expected]
-    assert spec["containers"][1]["imagePullPolicy"] == "IfNotPresent"
+    assert spec["containers"][1]["ports"][0]["protocol"] == "TCP"
 
 
 async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes(

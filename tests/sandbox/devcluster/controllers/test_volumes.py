@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
-from scheduler.sandbox.devcluster.controllers.claims import PROVISIONER, SELECTED_NODE
-from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
+from scheduler.sandbox.devcluster.controllers.volumes import (
+    PROVISION_AFTER_S,
+    PROVISION_FAILURE,
+    PROVISIONER,
+    SELECTED_NODE,
+    ZONE,
+)
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     NODE,
