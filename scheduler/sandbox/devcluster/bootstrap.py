@@ -67,11 +67,8 @@ def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObje
             "addresses": [{"type": "Hostname", "address": name}],
             "nodeInfo": {
                 "kubeletVersion": f"v1.{minor}.0",
-                "containerRuntimeVersion": "none://0",
-                "osImage": "none",
                 "operatingSystem": "linux",
                 "architecture": "amd64",
-                "kernelVersion": "none",
             },
         },
     }

@@ -4,7 +4,7 @@ The kinds that the embedded cluster serves: one table, read by routes, discovery
 Source: kubernetes 1.36, names, short names and categories as its discovery documents give them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -195,26 +195,26 @@ KINDS: Final = (
     built_in("ValidatingAdmissionPolicyBinding", _REGISTRATION, "", "cluster api-extensions"),
 )  # fmt: skip
 
-_BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}
-_BY_KIND: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in KINDS}
-
-
-def kind_of(api_version: str, kind: str) -> Kind | None:
-    """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-    return _BY_KIND.get((api_version, kind))
-
 
 class ServedKinds:
     """The built-in kinds but the `hidden` ones, and the kinds that CustomResourceDefinitions define."""
 
     def __init__(self, hidden: Collection[str] = ()) -> None:
-        self._hidden = hidden
+        self._built_in = tuple(kind for kind in KINDS if kind.qualified not in hidden)
         #: Name of a definition -> a kind for each of its served versions.
         self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._index()
+
+    def _index(self) -> None:
+        # The built-in ones come first in all, and count if two have one name.
+        kinds = tuple(reversed(self.all()))
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+        self._by_kind = {(kind.api_version, kind.kind): kind for kind in kinds}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
         """Serve `kinds` from now on, maybe none, in place of the former kinds of the definition of this name."""
         self._custom[name] = kinds
+        self._index()
 
     def defined_by(self, name: str) -> tuple[Kind, ...]:
         """Return the kinds of the definition of this name."""
@@ -222,19 +222,20 @@ class ServedKinds:
 
     def all(self) -> tuple[Kind, ...]:
         """Return every kind, the built-in ones first."""
-        built_in = (kind for kind in KINDS if kind.qualified not in self._hidden)
-        return (*built_in, *(kind for kinds in self._custom.values() for kind in kinds))
+        return (*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds))
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
-        custom = self._custom.get(f"{plural}.{group}", ())
-        found = (kind for kind in custom if kind.version == version)
-        built_in = None if f"{plural}.{group}" in self._hidden else _BY_PATH.get((group, version, plural))
-        return built_in or next(found, None)
+        return self._by_path.get((group, version, plural))
 
     def of(self, api_version: str, kind_name: str) -> Kind | None:
         """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-        custom = (kind for kinds in self._custom.values() for kind in kinds)
-        found = (kind for kind in custom if (kind.api_version, kind.kind) == (api_version, kind_name))
-        built_in = kind_of(api_version, kind_name)
-        return next(found, None) if built_in is None or built_in.qualified in self._hidden else built_in
+        return self._by_kind.get((api_version, kind_name))
+
+
+BUILT_IN: Final = ServedKinds()
+
+
+def kind_of(api_version: str, kind: str) -> Kind | None:
+    """Return the built-in kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
+    return BUILT_IN.of(api_version, kind)

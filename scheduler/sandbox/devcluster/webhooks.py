@@ -241,8 +241,6 @@ def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
         "uid": uid,
         "kind": kind,
         "resource": resource,
-        "requestKind": kind,
-        "requestResource": resource,
         "namespace": request.namespace,
         "operation": "CREATE",
         "userInfo": {"username": "devcluster-admin", "groups": ["system:masters", "system:authenticated"]},

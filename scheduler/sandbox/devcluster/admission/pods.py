@@ -19,9 +19,9 @@ from scheduler.sandbox.devcluster.admission.affinity import (
     merged_affinity,
     merged_constraints,
 )
-from scheduler.sandbox.devcluster.admission.checks import quantity, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
-from scheduler.sandbox.devcluster.admission.metadata import label_errors
+from scheduler.sandbox.devcluster.admission.metadata import label_errors, well_formed
+from scheduler.sandbox.devcluster.admission.shapes import quantity
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import NODE, POD, PRIORITY_CLASS, JsonObject
 from scheduler.sandbox.devcluster.status import forbidden

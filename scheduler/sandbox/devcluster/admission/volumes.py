@@ -12,8 +12,8 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
-from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.pods import node_selector_errors
+from scheduler.sandbox.devcluster.admission.shapes import quantity
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import STORAGE_CLASS, JsonObject
 

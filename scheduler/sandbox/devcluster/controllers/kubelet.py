@@ -2,8 +2,8 @@
 The kubelet stand-in of all nodes: a pod on a node runs, one of a Job ends a second later, a deleted one goes. No
 container ever runs.
 
-Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Differences: readiness gates keep no pod from being ready, and
-init containers have no status.
+Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Differences: readiness gates keep no pod from being ready,
+init containers have no status, and ended ones do not say how they ended.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ _JOB_RUNS_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
-_CONDITIONS: Final = (
-    "PodReadyToStartContainers",
-    "Initialized",
-    "Ready",
-    "ContainersReady",
-    "PodScheduled",
-)
+_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 def plan(pod: JsonObject, store: ObjectStore) -> list[Action]:
@@ -50,7 +44,7 @@ def plan(pod: JsonObject, store: ObjectStore) -> list[Action]:
         return [Delete(POD, pod, grace_s=0)]
     of_job = controller_of(pod).get("kind") == JOB.kind
     if phase(pod) == "Running" and of_job:
-        return status_written(POD, pod, _succeeded(pod, store.now()))
+        return status_written(POD, pod, _succeeded(pod["status"]))
     if phase(pod) != "Pending":
         return []
     node = store.find(NODE, "", node_name(pod))
@@ -102,32 +96,18 @@ def _running(pod: JsonObject, node: JsonObject, now: str) -> JsonObject:
 
 
 def _started(container: JsonObject, now: str) -> JsonObject:
-    image, name = container.get("image", ""), container.get("name", "")
     return {
-        "name": name,
-        "image": image,
-        "imageID": f"devcluster://{image}",
-        "containerID": f"devcluster://{name}",
+        "name": container.get("name", ""),
+        "image": container.get("image", ""),
         "restartCount": 0,
-        "lastState": {},
         "state": {"running": {"startedAt": now}},
         "ready": True,
         "started": True,
     }
 
 
-def _succeeded(pod: JsonObject, now: str) -> JsonObject:
-    """Return the status of a running pod whose containers all ended well."""
-    status = pod["status"]
-    conditions = [
-        {**one, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
-        if one["type"] in ("Ready", "ContainersReady")
-        else one
-        for one in status.get("conditions") or ()
-    ]
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": status.get("startTime"), "finishedAt": now}
-    containers = [
-        {**one, "state": {"terminated": ended}, "ready": False, "started": False}
-        for one in status.get("containerStatuses") or ()
-    ]
-    return {**status, "phase": "Succeeded", "conditions": conditions, "containerStatuses": containers}
+def _succeeded(status: JsonObject) -> JsonObject:
+    """Return the status of a running pod after all its containers ended well."""
+    left = [one for one in status["conditions"] if one["type"] not in ("Ready", "ContainersReady")]
+    ended = [{**one, "ready": False} for one in status["containerStatuses"]]
+    return {**status, "phase": "Succeeded", "conditions": left, "containerStatuses": ended}

@@ -17,7 +17,7 @@ from itertools import product
 from typing import Final
 from zlib import crc32
 
-from scheduler.sandbox.devcluster.admission.checks import quantity
+from scheduler.sandbox.devcluster.admission.shapes import quantity
 from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION, VOLUME_PROTECTION, class_name
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from scheduler.engine.syntax import field_errors
@@ -19,7 +20,6 @@ from scheduler.sandbox.devcluster.http.negotiation import (
     AnswerForm,
     decoded_body,
     decoded_object,
-    encoded,
     object_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
@@ -161,7 +161,9 @@ class Handlers:
         options = parse_options(kind, call.query)
         revisions, metadata = list_page(self._store, kind, call.target.namespace, options)
         if not call.form.is_table:
-            head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+            head = msgspec.json.encode(
+                {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+            )
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
@@ -222,7 +224,7 @@ class Handlers:
 
 
 def _answer(body: JsonObject, *, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(body), status=code, content_type=JSON)
+    return web.Response(body=msgspec.json.encode(body), status=code, content_type=JSON)
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:
@@ -233,5 +235,5 @@ def _success(code: int, details: JsonObject | None = None) -> web.Response:
 
 def status_response(error: status.StatusError) -> web.Response:
     """Return a refusal as an HTTP answer."""
-    body = encoded(error.to_object())
+    body = msgspec.json.encode(error.to_object())
     return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)

@@ -19,7 +19,6 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,6 @@ def _form(accept: str, include_object: str) -> AnswerForm:
         if (found["as"], found.get("g"), found.get("v")) == ("Table", "meta.k8s.io", "v1"):
             return AnswerForm(True, whole_objects=include_object == "Object")
     raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
-
-
-def encoded(body: JsonObject) -> bytes:
-    """Return an object as JSON."""
-    return _ENCODER.encode(body)
 
 
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
@@ -149,7 +150,7 @@ class ApiServer:
             raise status.refused(405, _NO_METHOD)
         try:
             self._faults.add(*msgspec.json.decode(await request.read(), type=list[Fault]))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, re.error) as error:
             raise status.bad_request(f"faults: {error}") from error
         return web.Response(status=204)
 

@@ -99,14 +99,14 @@ class Watch:
         wants_state = options.initial_events if options.initial_events is not None else requested == 0
         if not wants_state:
             return [], requested or self._store.resource_version
-        snapshot = self._store.history.snapshot(self._kind, self._namespace)
-        matches = options.matches
-        selected = (one for one in snapshot.revisions if matches is None or matches(one.obj))
+        matches, version = options.matches, self._store.resource_version
+        revisions = self._store.history.snapshot(self._kind, self._namespace)
+        selected = (one for one in revisions if matches is None or matches(one.obj))
         lines = [self._told("ADDED", one) for one in selected]
         # Upstream treats a watch from "" or 0 like one with sendInitialEvents.
         if options.bookmarks:
-            lines.append(self._bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
-        return lines, snapshot.resource_version
+            lines.append(self._bookmark(version, _INITIAL_EVENTS_END))
+        return lines, version
 
     def _of(self, change: ObjectChange) -> bytes | None:
         """Return the line of a change; None if it happened outside of the selection."""

@@ -86,7 +86,7 @@ class Deleter:
         metadata = obj["metadata"]
         for custom in self._kinds.defined_by(metadata["name"]) if kind is CUSTOM_RESOURCE_DEFINITION else ():
             # Whatever finalizers they have: their kind is gone.
-            for revision in self._history.snapshot(custom).revisions:
+            for revision in self._history.snapshot(custom):
                 self.remove(custom, revision.obj)
         gone = self._history.remove(kind, obj).as_kind(kind)
         for dependent_kind, dependent in self.dependents(metadata["uid"]):
@@ -136,7 +136,7 @@ class Deleter:
         marked = {**marked, "status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         stored = old if marked == old else self._history.put(NAMESPACE, marked).obj
         for kind in self._stored_kinds():
-            for revision in self._history.snapshot(kind, name).revisions:
+            for revision in self._history.snapshot(kind, name):
                 self._delete_present(kind, revision.obj)
         self._end_namespace_if_empty(name)
         return Deletion(stored, gone=self._history.find(NAMESPACE, "", name) is None)
@@ -145,7 +145,7 @@ class Deleter:
         found = self._history.find(NAMESPACE, "", name)
         if found is None or not found.obj["metadata"].get("deletionTimestamp"):
             return
-        if any(self._history.snapshot(kind, name).revisions for kind in self._stored_kinds()):
+        if any(self._history.snapshot(kind, name) for kind in self._stored_kinds()):
             return
         emptied = {**found.obj, "spec": {**(found.obj.get("spec") or {}), "finalizers": []}}
         if self.is_finished(emptied):

@@ -9,8 +9,7 @@ slow reader costs nothing and finds out that it is too late, as one of etcd's wa
 import asyncio
 import bisect
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -230,14 +229,6 @@ class Follower:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The revisions of one storage at one resource version, in key order."""
-
-    revisions: list[Revision]
-    resource_version: int
-
-
 class History:
     """
     Every object's newest revision and the bounded past, in one order of resource versions.
@@ -268,7 +259,7 @@ class History:
                 _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
         for kind in kinds:
-            for revision in self.snapshot(kind).revisions:
+            for revision in self.snapshot(kind):
                 guarded(kind, ObjectChange("ADDED", revision, None))
         self.listeners.append(guarded)
         return lambda: self.listeners.remove(guarded)
@@ -313,38 +304,14 @@ class History:
         for listener in self.listeners:
             listener(kind, change)
 
-    def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+    def snapshot(self, kind: Kind, namespace: str | None = None) -> list[Revision]:
         """Return the newest revisions, of one namespace or of all, in key order. Cost: O(objects returned)."""
-        return Snapshot(list(self._in_order(self._of_kind(kind), namespace)), self.resource_version)
-
-    def _in_order(self, kind_history: _KindHistory, namespace: str | None) -> Iterator[Revision]:
-        keys = kind_history.keys
-        if namespace is None:
-            return (kind_history.newest[key] for key in keys)
-        # "0" is the character after "/", so the range holds exactly the keys of the namespace.
-        first, last = bisect.bisect_left(keys, f"{namespace}/"), bisect.bisect_left(keys, f"{namespace}0")
-        return (kind_history.newest[key] for key in keys[first:last])
-
-    def snapshot_at(self, kind: Kind, resource_version: int, namespace: str | None = None) -> Snapshot | None:
-        """
-        Return the revisions at `resource_version`; None if that is forgotten.
-
-        Cost: O(objects + changes since).
-        """
-        kind_history = self._of_kind(kind)
-        if resource_version < kind_history.forgotten:
-            return None
-        newest = dict(kind_history.newest)
-        for change in reversed(kind_history.past):
-            if change.revision.resource_version <= resource_version:
-                break
-            if change.previous is None:
-                del newest[change.revision.key]
-            else:
-                newest[change.revision.key] = change.previous
-        prefix = "" if namespace is None else f"{namespace}/"
-        revisions = [newest[key] for key in sorted(newest) if key.startswith(prefix)]
-        return Snapshot(revisions, resource_version)
+        of_kind = self._of_kind(kind)
+        first, last = 0, len(of_kind.keys)
+        if namespace is not None:
+            # "0" is the character after "/", so the range holds exactly the keys of the namespace.
+            first, last = (bisect.bisect_left(of_kind.keys, f"{namespace}{end}") for end in "/0")
+        return [of_kind.newest[key] for key in of_kind.keys[first:last]]
 
     def reader(self, kind: Kind, since: int) -> Follower:
         """

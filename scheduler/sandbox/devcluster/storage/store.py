@@ -72,6 +72,8 @@ class ObjectStore:
         self.history: Final = History(capacity)
         self.kinds: Final = ServedKinds(hidden_kinds(minor))
         self.history.listeners.append(self._follow_definitions)
+        #: Continue token -> the version of a list, and the rest of it.
+        self.rests: Final[dict[str, tuple[int, list[Revision]]]] = {}
         self._deleter = Deleter(self.history, self.kinds)
 
     @property
@@ -111,8 +113,7 @@ class ObjectStore:
 
     def list(self, kind: Kind, namespace: str | None = None) -> tuple[list[JsonObject], int]:
         """Return the objects of one namespace (None: of all), and the list's version. Cost: O(objects in scope)."""
-        snapshot = self.history.snapshot(kind, namespace)
-        return [one.as_kind(kind) for one in snapshot.revisions], snapshot.resource_version
+        return [one.as_kind(kind) for one in self.history.snapshot(kind, namespace)], self.resource_version
 
     # -- writing ---------------------------------------------------------------------------------------------
 

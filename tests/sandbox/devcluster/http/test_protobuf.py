@@ -83,16 +83,6 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
             id="a pointer to zero is zero, not absent",
         ),
         pytest.param(
-            body("Pod", message(f2=message(f2=message(f8=message(f2=entry("cpu", message(f1="1500m"))))))),
-            {**of_kind("Pod"), "spec": {"containers": [{"resources": {"requests": {"cpu": "1500m"}}}]}},
-            id="quantities",
-        ),
-        pytest.param(
-            body("Namespace", message(f1=message(f8=message(f1=1767225600)))),
-            {**of_kind("Namespace"), "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}},
-            id="times",
-        ),
-        pytest.param(
             body(
                 "PodDisruptionBudget",
                 message(f2=message(f1=message(f1=1, f2=0, f3="25%"), f3=message(f1=0, f2=1, f3=""))),
