@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Update
-from scheduler.sandbox.devcluster.controllers.ownership import controller_ref, key_of
+from scheduler.sandbox.devcluster.controllers.objects import controller_ref, key_of
 from scheduler.sandbox.devcluster.controllers.planning import PLANS
 from scheduler.sandbox.devcluster.kinds import POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.parts import rfc3339

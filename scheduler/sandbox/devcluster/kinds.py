@@ -56,11 +56,6 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def list_kind(self) -> str:
-        """Return the `kind` of a list of these."""
-        return f"{self.kind}List"
-
-    @property
     def qualified(self) -> str:
         """Return the resource name as error messages print it: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

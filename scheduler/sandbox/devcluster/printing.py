@@ -33,30 +33,17 @@ _STEP: Final = re.compile(
 )
 _PART: Final = re.compile(r"\{(.*?)\}")
 _MODES: Final = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
+    "ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP",
+}  # fmt: skip
 
 
 def table(
-    kind: Kind,
-    objects: Iterable[Object],
-    now_s: float,
-    *,
-    metadata: Object,
-    whole: bool = False,
+    kind: Kind, objects: Iterable[Object], now_s: float, *, metadata: Object, whole: bool = False
 ) -> dict[str, Any]:
     """
-    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
+    Return the Table of `objects`, all of one `kind`, with ages at `now_s` (seconds since 1970).
 
-    Args:
-        kind: of the objects.
-        objects: as stored, in the order of the rows.
-        now_s: seconds since 1970, for ages.
-        metadata: of the Table.
-        whole: let each row carry the whole object, not its metadata alone.
+    `whole`: each row carries the whole object, not its metadata alone.
     """
     columns = _COLUMNS.get(kind.kind, _DEFAULT)
     if kind.printer_columns is not None:

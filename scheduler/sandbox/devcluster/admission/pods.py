@@ -1,11 +1,11 @@
 """
 Pods: their rules, what the server writes at creation, what an update may change, how long a deletion takes.
 
-Source: pkg/registry/core/pod/strategy.go, pkg/apis/core/validation/validation.go (ValidatePodCreate, ValidatePodSpec,
-ValidatePodUpdate), plugin/pkg/admission/{priority,defaulttolerationseconds,podtopologylabels} (kubernetes 1.36), as far
-as schedulers and their tests meet them. Differences: the ranges of ports, the values of Exists, Gt and Lt, and the
-fields that a node is selected by, are not checked; the node affinity of a gated pod is as fixed as that of any other;
-tolerations may go, and deadlines may grow.
+Source: pkg/registry/core/pod/strategy.go, pkg/apis/core/v1/defaults.go, pkg/apis/core/validation/validation.go
+(ValidatePodCreate, ValidatePodSpec, ValidatePodUpdate), plugin/pkg/admission/{priority,defaulttolerationseconds,
+podtopologylabels} (kubernetes 1.36), as far as schedulers and their tests meet them. Differences: the ranges of ports,
+the values of Exists, Gt and Lt, and the fields that a node is selected by, are not checked; the node affinity of a
+gated pod is as fixed as that of any other; tolerations may go, and deadlines may grow.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,6 @@ from scheduler.sandbox.devcluster.admission.affinity import (
     merged_affinity,
     merged_constraints,
 )
-from scheduler.sandbox.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
 from scheduler.sandbox.devcluster.admission.metadata import label_errors, well_formed
 from scheduler.sandbox.devcluster.admission.shapes import quantity
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
@@ -31,6 +30,13 @@ TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io
 #: Priority classes that exist without an object.
 SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
+_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_EVICTION_AFTER_S: Final = 300
+_DEFAULTS: Final = {
+    "restartPolicy": "Always",
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+}
 _FINISHED: Final = ("Succeeded", "Failed")
 _STANDARD_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _MAX_WEIGHT: Final = 100
@@ -80,7 +86,7 @@ def _prepare_update(new: JsonObject, old: JsonObject, view: View) -> None:
     for name in ("priority", "preemptionPolicy", "priorityClassName", "nodeName"):
         if spec.get(name) is None and name in old["spec"]:
             spec[name] = old["spec"][name]
-    add_default_tolerations(spec)
+    _add_default_tolerations(spec)
     if old["spec"].get("nodeName"):
         copy_topology_labels(new["metadata"], view.find(NODE, "", old["spec"]["nodeName"]))
 
@@ -94,7 +100,7 @@ def admit_pod(pod: JsonObject, view: View) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     _set_priority(pod, view)
-    add_default_tolerations(spec)
+    _add_default_tolerations(spec)
     if spec.get("nodeName"):
         copy_topology_labels(pod["metadata"], view.find(NODE, "", spec["nodeName"]))
 
@@ -144,6 +150,42 @@ def grace_period_s(pod: JsonObject, asked_s: int | None) -> int:
         return 0
     grace_s = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
     return 1 if grace_s < 0 else grace_s
+
+
+# -- defaults, for the fields that something here or in a scheduler reads -------------------------------------
+
+
+def default_pod_spec(spec: JsonObject) -> None:
+    """Fill in the spec of a pod or of a pod template."""
+    for name, value in _DEFAULTS.items():
+        spec.setdefault(name, value)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            if spec.get("hostNetwork") and port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+        resources = container.get("resources") or {}
+        if limits := resources.get("limits"):
+            # A limit is the default of its request.
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+    for volume in spec.get("volumes") or []:
+        if isinstance(volume.get("ephemeral"), dict):
+            claim = volume["ephemeral"].setdefault("volumeClaimTemplate", {}).setdefault("spec", {})
+            claim.setdefault("volumeMode", "Filesystem")
+
+
+def _add_default_tolerations(spec: JsonObject) -> None:
+    """Add tolerations of five minutes for nodes that are not ready or unreachable, unless the pod has its own."""
+    tolerations = list(spec.get("tolerations") or [])
+    for key in _NOT_READY:
+        said = any(
+            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
+            for one in tolerations
+        )
+        if not said:
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+            tolerations.append({**added, "tolerationSeconds": _EVICTION_AFTER_S})
+    spec["tolerations"] = tolerations
 
 
 # -- rules ---------------------------------------------------------------------------------------------------

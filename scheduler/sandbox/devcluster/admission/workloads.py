@@ -11,7 +11,7 @@ from typing import Any, Final
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec, default_template
+from scheduler.sandbox.devcluster.admission.pods import default_pod_spec
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.parts import selects
@@ -36,9 +36,9 @@ def _workload(
 
     def default(workload: JsonObject) -> None:
         spec = workload["spec"]
-        default_template(spec)
-        for claim in spec.get("volumeClaimTemplates") or []:
-            default_claim_spec(claim.setdefault("spec", {}))
+        if template := spec.get("template"):
+            template.setdefault("metadata", {})
+            default_pod_spec(template.setdefault("spec", {}))
         if rolling:
             strategy = spec.setdefault(rolling[0], {})
             if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -95,7 +95,12 @@ DEPLOYMENTS: Final = _workload(
 )
 REPLICA_SETS: Final = _workload({"spec.replicas": 1}, initial_counts="replicas")
 STATEFUL_SETS: Final = _workload(
-    {"spec.replicas": 1, "spec.podManagementPolicy": "OrderedReady", "spec.revisionHistoryLimit": 10},
+    {
+        "spec.replicas": 1,
+        "spec.podManagementPolicy": "OrderedReady",
+        "spec.revisionHistoryLimit": 10,
+        "spec.volumeClaimTemplates[].spec.volumeMode": "Filesystem",
+    },
     initial_counts="replicas availableReplicas",
     rolling=("updateStrategy", {"partition": 0}),
 )

@@ -23,17 +23,18 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     replaced,
     status_written,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import (
+from scheduler.sandbox.devcluster.controllers.objects import (
     HASH_LABEL,
     controller_ref,
     generation,
+    is_terminating,
+    label,
     replicas,
     scaled,
     status_count,
     template_hash,
     uid,
 )
-from scheduler.sandbox.devcluster.controllers.pods import is_terminating, label
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
 from scheduler.sandbox.devcluster.parts import with_condition
 from scheduler.sandbox.devcluster.storage.store import ObjectStore

@@ -19,13 +19,16 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     status_written,
     without,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import controller_of, controller_ref, key_of, uid
-from scheduler.sandbox.devcluster.controllers.pods import (
+from scheduler.sandbox.devcluster.controllers.objects import (
     annotation,
+    controller_of,
+    controller_ref,
     is_active,
     is_terminal,
     is_terminating,
+    key_of,
     node_name,
+    uid,
 )
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, JsonObject
 from scheduler.sandbox.devcluster.storage.store import ObjectStore

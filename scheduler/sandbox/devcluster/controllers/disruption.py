@@ -8,8 +8,7 @@ are, whatever their workloads say; an eviction deletes its pod in the same turn,
 from __future__ import annotations
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import generation, key_of, scaled
-from scheduler.sandbox.devcluster.controllers.pods import is_available
+from scheduler.sandbox.devcluster.controllers.objects import generation, is_available, key_of, scaled
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.parts import selects
 from scheduler.sandbox.devcluster.storage.store import ObjectStore

@@ -13,8 +13,14 @@ from typing import Final
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Delete, Revisit, status_written, without
 from scheduler.sandbox.devcluster.controllers.device_claims import extended_claim, is_reserved, pod_claims
-from scheduler.sandbox.devcluster.controllers.ownership import controller_of, key_of
-from scheduler.sandbox.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
+from scheduler.sandbox.devcluster.controllers.objects import (
+    claim_names,
+    controller_of,
+    is_terminating,
+    key_of,
+    node_name,
+    phase,
+)
 from scheduler.sandbox.devcluster.controllers.volumes import is_bound
 from scheduler.sandbox.devcluster.kinds import (
     JOB,

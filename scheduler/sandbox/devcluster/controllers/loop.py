@@ -31,9 +31,8 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Update,
     replaced,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import key_of, uid
+from scheduler.sandbox.devcluster.controllers.objects import is_terminating, key_of, node_name, uid
 from scheduler.sandbox.devcluster.controllers.planning import FOLLOWED, PLANS, Place, concerned
-from scheduler.sandbox.devcluster.controllers.pods import is_terminating, node_name
 from scheduler.sandbox.devcluster.controllers.volumes import plan_claim
 from scheduler.sandbox.devcluster.kinds import CORE_EVENT, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.parts import rfc3339

@@ -14,8 +14,13 @@ from scheduler.sandbox.devcluster.controllers import (
     workloads,
 )
 from scheduler.sandbox.devcluster.controllers.actions import Action
-from scheduler.sandbox.devcluster.controllers.ownership import controller_of, key_of
-from scheduler.sandbox.devcluster.controllers.pods import claim_names, is_terminating, node_name
+from scheduler.sandbox.devcluster.controllers.objects import (
+    claim_names,
+    controller_of,
+    is_terminating,
+    key_of,
+    node_name,
+)
 from scheduler.sandbox.devcluster.kinds import (
     DAEMON_SET,
     DEPLOYMENT,

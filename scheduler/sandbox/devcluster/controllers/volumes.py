@@ -31,13 +31,14 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     status_written,
     without,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import key_of, uid
-from scheduler.sandbox.devcluster.controllers.pods import (
+from scheduler.sandbox.devcluster.controllers.objects import (
     annotation,
     claim_names,
     is_terminal,
     is_terminating,
+    key_of,
     node_name,
+    uid,
 )
 from scheduler.sandbox.devcluster.kinds import (
     NODE,

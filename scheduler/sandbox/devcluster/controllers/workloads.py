@@ -25,18 +25,12 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     status_written,
     without,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import (
+from scheduler.sandbox.devcluster.controllers.objects import (
     REVISION_LABEL,
-    controller_of,
-    generation,
-    pod_from_template,
-    replicas,
-    template_hash,
-    uid,
-)
-from scheduler.sandbox.devcluster.controllers.pods import (
     annotation,
+    controller_of,
     deletion_order,
+    generation,
     is_active,
     is_available,
     is_ready,
@@ -45,6 +39,10 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     label,
     node_name,
     phase,
+    pod_from_template,
+    replicas,
+    template_hash,
+    uid,
 )
 from scheduler.sandbox.devcluster.kinds import (
     DAEMON_SET,

@@ -162,7 +162,7 @@ class Handlers:
         revisions, metadata = list_page(self._store, kind, call.target.namespace, options)
         if not call.form.is_table:
             head = msgspec.json.encode(
-                {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+                {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
             )
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)

@@ -71,13 +71,8 @@ class Watch:
 
     async def serve(self) -> web.StreamResponse:
         """Stream until the time is up, the next changes are forgotten, or a fault or the client ends it."""
-        try:
-            initial, since = self._start()
-            reader = self._store.history.reader(self._kind, since)
-        except StatusError as error:
-            await self._response.prepare(self._request)
-            await self._response.write(_line("ERROR", error.to_object()))
-            return self._response
+        initial, since = self._start()
+        reader = self._store.history.reader(self._kind, since)
         self._faults.streams[reader.wake] = None
         try:
             with reader:

@@ -90,11 +90,7 @@ def object_key(namespace: str, name: str) -> str:
 
 
 class Revision:
-    """
-    One immutable version of one object.
-
-    `obj` carries apiVersion and kind of its storage version and must never be changed.
-    """
+    """One version of one object, never changed, with apiVersion and kind of its storage version."""
 
     __slots__ = ("_bodies", "key", "obj", "resource_version")
 
@@ -143,8 +139,6 @@ class _KindHistory:
         self.keys: list[str] = []
         #: Changes since `forgotten`, oldest first; never more than twice `capacity`.
         self.past: list[ObjectChange] = []
-        #: Number of changes dropped from the front of `past`.
-        self.dropped = 0
         #: The resource version of the newest dropped change; readers behind it are too late.
         self.forgotten = 0
         self.capacity = capacity
@@ -160,7 +154,6 @@ class _KindHistory:
     def compact(self, count: int) -> None:
         if count > 0:
             self.forgotten = self.past[count - 1].revision.resource_version
-            self.dropped += count
             del self.past[:count]
 
 
@@ -174,12 +167,8 @@ class Follower:
     def __init__(self, kind_history: _KindHistory, since: int) -> None:
         self._of_kind = kind_history
         self._since = since
-        past = kind_history.past
-        self._position = kind_history.dropped + bisect.bisect_right(
-            past, since, key=lambda change: change.revision.resource_version
-        )
         self._fresh = asyncio.Event()
-        if self._position < kind_history.dropped + len(past):
+        if self.has_backlog:
             self._fresh.set()
         kind_history.readers[self] = None
 
@@ -203,21 +192,23 @@ class Follower:
 
         Raises: StatusError 410 Expired if some of them are forgotten already.
         """
-        if self._position < self._of_kind.dropped:
-            raise expired(f"too old resource version: {self._since} ({self._of_kind.forgotten})")
-        start = self._position - self._of_kind.dropped
-        changes = self._of_kind.past[start : start + limit]
-        self._position += len(changes)
+        past, forgotten = self._of_kind.past, self._of_kind.forgotten
+        if self._since < forgotten:
+            raise expired(f"too old resource version: {self._since} ({forgotten})")
+        start = bisect.bisect_right(past, self._since, key=lambda one: one.revision.resource_version)
+        changes = past[start : start + limit]
         if changes:
             self._since = changes[-1].revision.resource_version
-        if start + limit >= len(self._of_kind.past):
+        if start + limit >= len(past):
             self._fresh.clear()
         return changes
 
     @property
     def has_backlog(self) -> bool:
-        """Return True if there are changes to take."""
-        return self._position < self._of_kind.dropped + len(self._of_kind.past)
+        """Return True if there are changes to take, or were."""
+        past = self._of_kind.past
+        is_late = self._since < self._of_kind.forgotten
+        return is_late or (bool(past) and past[-1].revision.resource_version > self._since)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
         """Wait until there may be changes to take; return False if `timeout_s` passed first."""
@@ -314,15 +305,8 @@ class History:
         return [of_kind.newest[key] for key in of_kind.keys[first:last]]
 
     def reader(self, kind: Kind, since: int) -> Follower:
-        """
-        Return a reader of the changes of `kind` after resource version `since`.
-
-        Raises: StatusError 410 Expired if some of those are forgotten.
-        """
-        kind_history = self._of_kind(kind)
-        if since < kind_history.forgotten:
-            raise expired(f"too old resource version: {since} ({kind_history.forgotten})")
-        return Follower(kind_history, since)
+        """Return a reader of the changes of `kind` after resource version `since`."""
+        return Follower(self._of_kind(kind), since)
 
     def compact(self) -> None:
         """Forget the whole past; every reader that has not caught up is too late."""

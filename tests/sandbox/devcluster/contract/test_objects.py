@@ -83,13 +83,6 @@ async def test_unknown_paths_answer_404(api: Api, path):
     assert (await api.get(path)).code == 404
 
 
-async def test_details_name_what_a_refusal_is_about(api: Api):
-    answer = await api.get(api.in_namespace("deployments", "none", group="apis/apps/v1"))
-    assert answer.body["details"] == {"name": "none", "group": "apps", "kind": "deployments"}
-    nameless = await api.post(api.in_namespace("configmaps"), {"metadata": {}})
-    assert nameless.causes() == [("FieldValueRequired", "metadata.name")]
-
-
 @pytest.mark.parametrize(
     ("metadata", "field"),
     [
@@ -214,7 +207,9 @@ async def test_the_scale_subresource_reads_and_writes_replicas(api: Api):
 @pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])
 async def test_fewer_replicas_than_none_are_refused(api: Api, plural):
     answer = await api.post(api.in_namespace(plural, group="apis/apps/v1"), _workload(replicas=-1))
-    assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in answer.refused(422, "Invalid")
+    assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in answer.refused(
+        422, "Invalid"
+    )
     assert answer.causes() == [("FieldValueInvalid", "spec.replicas")]
 
 
@@ -292,14 +287,6 @@ async def test_an_event_that_says_too_little_is_invalid(api: Api, changes, cause
     answer = await api.post(api.in_namespace("events", group="apis/events.k8s.io/v1"), _event(api, **changes))
     answer.refused(422, "Invalid")
     assert causes is None or answer.causes() == causes
-
-
-async def test_the_series_of_an_event_goes_on(api: Api):
-    group = "apis/events.k8s.io/v1"
-    (await api.post(api.in_namespace("events", group=group), _event(api))).ok  # noqa: B018
-    series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
-    path = api.in_namespace("events", "e", group=group)
-    assert (await api.patch(path, {"series": series})).ok["series"] == series
 
 
 # -- fields that the kind does not have ----------------------------------------------------------------------

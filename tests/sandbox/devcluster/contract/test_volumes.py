@@ -95,14 +95,6 @@ async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
     assert (stored["spec"]["storageClassName"], asked["spec"]["storageClassName"]) == (name, "")
 
 
-async def test_a_class_that_is_no_default_is_not_given_to_claims(api: Api):
-    async with default_class(api):
-        body = {"metadata": {"name": named(api, "plain")}, "provisioner": "p.test"}
-        await api.post(f"{_STORAGE}/storageclasses", body)
-        stored = (await api.post(claims(api), claim_body("c", storageClassName=None))).ok
-    assert stored["spec"]["storageClassName"] == named(api, "one")
-
-
 @pytest.mark.parametrize(
     ("spec", "causes"),
     [
@@ -169,48 +161,10 @@ async def test_a_volume_that_breaks_rules_is_refused(api: Api, spec, causes):
     assert named_causes(answer) == causes
 
 
-async def test_a_volume_gets_its_claim_and_its_topology(api: Api):
-    await api.post("/api/v1/persistentvolumes", volume_body(api))
-    zone = {"key": "zone", "operator": "In", "values": ["a"]}
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
-    reference = {"namespace": api.namespace, "name": "c"}
-    stored = (await api.patch(volume(api), {"spec": {"claimRef": reference, "nodeAffinity": affinity}})).ok
-    assert (stored["spec"]["claimRef"], stored["spec"]["nodeAffinity"]) == (reference, affinity)
-
-
-async def test_the_status_of_a_volume_has_its_own_path(api: Api):
-    await api.post("/api/v1/persistentvolumes", volume_body(api))
-    stored = (await api.patch(f"{volume(api)}/status", {"status": {"phase": "Available"}})).ok
-    assert stored["status"]["phase"] == "Available"
-    kept = (await api.patch(volume(api), {"status": {"phase": "Failed"}})).ok
-    assert kept["status"]["phase"] == "Available"
-
-
 # -- storage.k8s.io ------------------------------------------------------------------------------------------
 
 
 _CLASS = {"provisioner": "p.test"}
-_ATTACHMENT = {"spec": {"attacher": "a.test", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
-
-
-def csi_node(**driver: Any) -> dict[str, Any]:
-    return {"spec": {"drivers": [{"name": "d.test", "nodeID": "1", **driver}]}}
-
-
-@pytest.mark.parametrize(
-    ("plural", "body", "defaults"),
-    [
-        ("storageclasses", _CLASS, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
-        ("csinodes", csi_node(topologyKeys=["zone"]), csi_node(topologyKeys=["zone"])),
-        ("csidrivers", {"spec": {"attachRequired": False}}, {}),
-        ("volumeattachments", _ATTACHMENT, _ATTACHMENT),
-    ],
-)
-async def test_storage_kinds_get_defaults(api: Api, plural, body, defaults):
-    stored = await created(api, plural, body)
-    assert {key: stored[key] for key in defaults} == defaults
-
-
 _NO_VALUES = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
 
 
@@ -236,42 +190,7 @@ async def test_the_provisioner_of_a_class_never_changes(api: Api):
     assert (await patched(api, "storageclasses", {"allowVolumeExpansion": True})).ok["allowVolumeExpansion"]
 
 
-async def test_the_amount_of_a_capacity_changes(api: Api):
-    path = api.in_namespace("csistoragecapacities", group="apis/storage.k8s.io/v1")
-    body = {"storageClassName": "s", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"zone": "a"}}}
-    (await api.post(path, {"metadata": {"name": "c"}, **body})).ok  # noqa: B018 - asserts success
-    assert (await api.patch(f"{path}/c", {"capacity": "0"})).ok["capacity"] == "0"
-
-
 # -- claims of pods and of stateful sets ---------------------------------------------------------------------
-
-
-def stateful_set_body() -> dict[str, Any]:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    template = {
-        "metadata": {"labels": {"app": "db"}},
-        "spec": {
-            "containers": [{"name": "c", "image": "i"}],
-            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}],
-        },
-    }
-    return {
-        "metadata": {"name": "db"},
-        "spec": {
-            "serviceName": "db",
-            "selector": {"matchLabels": {"app": "db"}},
-            "template": template,
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
-        },
-    }
-
-
-async def test_claim_templates_get_defaults(api: Api):
-    path = api.in_namespace("statefulsets", group="apis/apps/v1")
-    spec = (await api.post(path, stateful_set_body())).ok["spec"]
-    assert spec["volumeClaimTemplates"][0]["spec"]["volumeMode"] == "Filesystem"
-    (scratch,) = spec["template"]["spec"]["volumes"]
-    assert scratch["ephemeral"]["volumeClaimTemplate"]["spec"]["volumeMode"] == "Filesystem"
 
 
 # -- tables and discovery ------------------------------------------------------------------------------------
@@ -312,25 +231,3 @@ async def test_a_bound_claim_and_its_volume_are_printed(api: Api):
     (row,) = (await api.request("GET", volume(api), accept=_TABLE)).ok["rows"]
     claim = f"{api.namespace}/c"
     assert row["cells"][1:9] == ["1Gi", "RWO", "Retain", "Pending", claim, "none", "<unset>", ""]
-
-
-@pytest.mark.parametrize(
-    ("group_version", "plural", "kind", "short_names", "categories"),
-    [
-        ("api/v1", "persistentvolumes", "PersistentVolume", ["pv"], None),
-        ("api/v1", "persistentvolumeclaims", "PersistentVolumeClaim", ["pvc"], None),
-        ("apis/storage.k8s.io/v1", "storageclasses", "StorageClass", ["sc"], None),
-        ("apis/storage.k8s.io/v1", "csinodes", "CSINode", None, None),
-        ("apis/storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity", None, None),
-        ("apis/apps/v1", "daemonsets", "DaemonSet", ["ds"], ["all"]),
-        ("apis/batch/v1", "jobs", "Job", None, ["all"]),
-        ("apis/batch/v1", "cronjobs", "CronJob", ["cj"], ["all"]),
-        ("apis/networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", ["netpol"], None),
-    ],
-)
-async def test_discovery_describes_the_kinds(api: Api, group_version, plural, kind, short_names, categories):
-    resources = {one["name"]: one for one in (await api.get(f"/{group_version}")).ok["resources"]}
-    found = [resources[plural].get(name) for name in ("singularName", "kind", "shortNames", "categories")]
-    assert found == [kind.lower(), kind, short_names, categories]
-    is_cluster_wide = plural in ("persistentvolumes", "storageclasses", "csinodes")
-    assert resources[plural]["namespaced"] is not is_cluster_wide

@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
-from tests.support.api_client import APPLY, STRATEGIC, Answer, Api
+from tests.support.api_client import APPLY, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -199,15 +199,6 @@ async def test_a_validating_webhook_sees_the_pod_as_it_will_be_stored(configured
     assert request["object"]["status"]["phase"] == "Pending"
 
 
-async def test_a_webhook_sees_that_a_run_is_dry_and_nothing_is_stored(configured: Configured, api: Api):
-    configured.hooks.judges["m"] = lambda _: labelling("seen")
-    await configured.install(_MUTATING, configured.hook("m"))
-    answer = (await api.post(api.pods(), pod("p"), dryRun="All")).ok
-    assert answer["metadata"]["labels"]["seen"] == "yes"
-    assert configured.hooks.asked_of("m")[0]["dryRun"] is True
-    assert (await api.get(api.pods("p"))).code == 404
-
-
 async def test_a_server_side_apply_of_a_new_pod_asks_too(configured: Configured, api: Api):
     configured.hooks.judges["m"] = lambda _: labelling("seen")
     await configured.install(_MUTATING, configured.hook("m"))
@@ -242,16 +233,6 @@ async def test_a_webhooks_refusal_is_the_answer(
     answer = await api.post(api.pods(), pod("p"))
     assert answer.refused(code, reason) == f'admission webhook "h.hooks.test" denied the request{why}'
     assert (await api.get(api.pods("p"))).code == 404
-
-
-async def test_details_of_a_refusal_are_handed_on(configured: Configured, api: Api):
-    details = {"kind": "Pod", "causes": [{"reason": "FieldValueInvalid", "field": "spec.x", "message": "no"}]}
-    status = {"code": 422, "reason": "Invalid", "message": "no", "details": details}
-    configured.hooks.judges["h"] = lambda _: {"allowed": False, "status": status}
-    await configured.install(_MUTATING, configured.hook("h"))
-    answer = await api.post(api.pods(), pod("p"))
-    assert answer.refused(422, "Invalid").endswith("denied the request: no")
-    assert answer.body["details"] == details
 
 
 async def test_an_invalid_pod_is_refused_before_validating_webhooks_see_it(configured: Configured, api: Api):
@@ -333,14 +314,6 @@ async def test_a_webhook_that_is_down_fails_closed_or_open_as_configured(configu
     assert answer.body["details"]["causes"][0]["message"].startswith(why)
 
 
-async def test_a_service_that_is_not_there_is_a_failure_like_any_other(configured: Configured, api: Api):
-    client = {"service": {"name": "hook", "namespace": "nowhere", "path": "/m"}}
-    await configured.install(_MUTATING, configured.hook("m", clientConfig=client))
-    refusal = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
-    assert 'failed calling webhook "m.hooks.test": failed to call webhook: ' in refusal
-    assert 'service "hook" not found' in refusal
-
-
 async def test_a_certificate_of_another_authority_is_not_trusted(
     configured: Configured, api: Api, tmp_path: Path
 ):
@@ -389,13 +362,6 @@ async def test_a_patch_that_does_not_fit_fails_whatever_the_policy(
     assert message.startswith("Internal error occurred: ")
 
 
-async def test_a_validating_webhook_may_not_patch(configured: Configured, api: Api):
-    configured.hooks.judges["v"] = lambda _: labelling("seen")
-    await configured.install(_VALIDATING, configured.hook("v"))
-    message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
-    assert 'failed calling webhook "v.hooks.test": received invalid webhook response: ' in message
-
-
 # -- configurations ------------------------------------------------------------------------------------------
 
 
@@ -415,30 +381,3 @@ async def test_a_configuration_gets_its_defaults(configured: Configured):
         "timeoutSeconds": 10,
     }.items() <= kept.items()
     assert kept["rules"][0]["scope"] == "*"
-
-
-async def test_a_strategic_patch_changes_one_webhook_by_its_name(configured: Configured, api: Api):
-    (await configured.send(_MUTATING, configured.hook("one"), configured.hook("two"))).ok  # noqa: B018
-    patch = {"webhooks": [{"name": "two.hooks.test", "timeoutSeconds": 7}]}
-    stored = (await api.patch(configured.paths[0], patch, STRATEGIC)).ok
-    timeouts = {one["name"]: one["timeoutSeconds"] for one in stored["webhooks"]}
-    assert timeouts == {"one.hooks.test": 2, "two.hooks.test": 7}
-    assert stored["metadata"]["generation"] == 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "cause", "told"),
-    [
-        ({"name": ""}, "name", "Required value"),
-        ({"sideEffects": None}, "sideEffects", "Required value"),
-        ({"sideEffects": "Some"}, "sideEffects", 'supported values: "None", "NoneOnDryRun"'),
-        ({"failurePolicy": "Shrug"}, "failurePolicy", 'supported values: "Fail", "Ignore"'),
-    ],
-)  # fmt: skip
-async def test_a_configuration_that_makes_no_sense_is_refused(
-    configured: Configured, fields: dict[str, Any], cause: str, told: str
-):
-    hook = {name: value for name, value in configured.hook("m", **fields).items() if value is not None}
-    answer = await configured.send(_MUTATING, hook)
-    assert told in answer.refused(422, "Invalid")
-    assert [field for _, field in answer.causes()] == [f"webhooks[0].{cause}"]

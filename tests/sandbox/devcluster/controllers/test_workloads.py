@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.sandbox.devcluster.controllers.actions import Create, Delete
-from scheduler.sandbox.devcluster.controllers.ownership import REVISION_LABEL, template_hash
-from scheduler.sandbox.devcluster.controllers.pods import deletion_order
+from scheduler.sandbox.devcluster.controllers.objects import REVISION_LABEL, deletion_order, template_hash
 from scheduler.sandbox.devcluster.controllers.workloads import BURST, INDEX, target_node
 from scheduler.sandbox.devcluster.kinds import (
     DAEMON_SET,
