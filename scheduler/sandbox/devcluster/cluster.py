@@ -85,8 +85,6 @@ class DevCluster:
         if gpus_per_node:
             add_gpus(self.store, per_node=gpus_per_node, per_fabric=gpus_per_fabric)
 
-    # -- life ------------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Start to listen. Raises: OSError if the port is taken."""
         loop = asyncio.get_running_loop()
@@ -139,8 +137,6 @@ class DevCluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-    # -- how to reach it -------------------------------------------------------------------------------------
 
     @property
     def port(self) -> int:

@@ -4,7 +4,7 @@ Status objects: the API server's errors, with upstream's reasons, codes and mess
 Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.engine.syntax.field_errors import FieldError, aggregate
@@ -31,14 +31,12 @@ class StatusError(Exception):
         message: str,
         *,
         details: JsonObject | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = details
-        self.headers = dict(headers or {})
 
     def to_object(self) -> JsonObject:
         """Return the Status object for a body, or for an ERROR event of a watch."""
@@ -77,8 +75,7 @@ _REASONS: Final = {
 def refused(code: int, message: str, *, retry_after_s: int = 0) -> StatusError:
     """Return a refusal with the usual reason of its code; `retry_after_s` > 0 is sent as a header too."""
     details: JsonObject = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
-    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
-    return StatusError(code, _REASONS.get(code, ""), message, details=details, headers=headers)
+    return StatusError(code, _REASONS.get(code, ""), message, details=details)
 
 
 def bad_request(message: str) -> StatusError:

@@ -16,9 +16,8 @@ import binascii
 import logging
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import aiohttp
@@ -77,12 +76,10 @@ class _Review(msgspec.Struct):
     response: _Response
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The circumstances of a pod's creation; `labels` are the namespace's, `warnings` collects those of webhooks."""
+class _Request(NamedTuple):
+    """The circumstances of a pod's creation; `warnings` collects those of webhooks."""
 
     namespace: str
-    labels: Mapping[str, str]
     warnings: list[str]
     dry_run: bool
 
@@ -116,7 +113,7 @@ class WebhookAdmission:
             return self._store.create(kind, namespace, obj, dry_run=dry_run)
         self._store.check_namespace(POD, namespace, (obj.get("metadata") or {}).get("name", ""))
         labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
-        request = _Request(namespace, labels, warnings, dry_run)
+        request = _Request(namespace, warnings, dry_run)
         pod = self._as_admitted(obj, namespace)
         for webhook in self._webhooks(MUTATING_WEBHOOKS):
             # Earlier webhooks may have changed the labels.

@@ -107,13 +107,9 @@ SESSIONS = {
         $ rollout status deployment/web
         $ create pdb b --selector=app=web --min-available=2
         $ create priorityclass high --value=1000
-        $ get pods
-        NAME READY STATUS RESTARTS AGE
-        web-... 1/1 Running 0 ...
-        $ get pods -A
-        NAMESPACE NAME READY STATUS RESTARTS AGE
-        $ get pods --show-labels
-        NAME READY STATUS RESTARTS AGE LABELS
+        $ get pods -A --show-labels
+        NAMESPACE NAME READY STATUS RESTARTS AGE LABELS
+        default web-... 1/1 Running 0 ...
         $ get pods -o wide
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
         web-... 1/1 Running 0 ... 10... node-000... <none> <none>
@@ -126,29 +122,18 @@ SESSIONS = {
         $ get rs
         NAME DESIRED CURRENT READY AGE
         web-... 3 3 3 ...
-        $ get sts
-        NAME READY AGE
         $ get svc
         NAME AGE
         $ get ns
-        NAME STATUS AGE
         default Active ...
         $ get leases
-        NAME HOLDER AGE
         l me ...
-        $ get sc
-        NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
         $ get events
         LAST SEEN TYPE REASON OBJECT MESSAGE
         ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
-        $ get events.events.k8s.io
-        LAST SEEN TYPE REASON OBJECT MESSAGE
-        ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
         $ get pdb
-        NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
         b 2 N/A 1 ...
         $ get pc
-        NAME VALUE GLOBAL-DEFAULT AGE PREEMPTIONPOLICY
         high 1000 false ... PreemptLowerPriority
         $ get all
         pod/web-... 1/1 Running 0 ...
@@ -170,8 +155,6 @@ SESSIONS = {
         web:1 side:1
         $ apply --server-side --force-conflicts -f web
         deployment.apps/web serverside-applied
-        $ apply --server-side --field-manager=me -f others
-        configmap/c serverside-applied
         $ apply --server-side --field-manager=me -f others
         configmap/c serverside-applied
         ! apply --validate=strict -f misspelled
@@ -205,8 +188,6 @@ SESSIONS = {
         50%
         $ get svc s -o jsonpath={.spec.ports[0].targetPort}
         8080
-        $ get pc high -o jsonpath={.value}
-        1000
         $ get secret key -o jsonpath={.data.a}
         Yg==
         $ get clusterrole scraper -o jsonpath={.rules}
@@ -302,14 +283,8 @@ SESSIONS = {
         pod/one labeled
         $ annotate pod one note=hello
         pod/one annotated
-        $ get pods -l tier=front -L tier -o name
-        pod/one
-        ! label pod one tier=back
-        ...already has a value (front)...
         $ label pod one tier-
         pod/one unlabeled
-        $ label node node-0001 disk=ssd --overwrite
-        node/node-0001 labeled
         $ label node node-0001 node-role.kubernetes.io/worker=
         $ get node node-0001
         node-0001 Ready worker ...
@@ -317,8 +292,6 @@ SESSIONS = {
         pod/one patched
         $ wait --for=condition=Ready pod/one
         pod/one condition met
-        $ events --for pod/one
-        No events found...
     """,
     "descriptions": """
         $ apply -f web

@@ -36,9 +36,6 @@ def _at_most(items: list[JsonObject], path: str, limit: int) -> Iterator[FieldEr
         yield field_errors.too_many(path, len(items), limit)
 
 
-# -- claims --------------------------------------------------------------------------------------------------
-
-
 def _requests(spec: JsonObject) -> list[JsonObject]:
     requests: list[JsonObject] = (spec.get("devices") or {}).get("requests") or []
     return requests
@@ -120,9 +117,6 @@ def _request_names(spec: JsonObject) -> set[str]:
 def _reference_errors(name: object, path: str, known: set[str]) -> Iterator[FieldError]:
     if name not in known:
         yield field_errors.invalid(path, name, _REQUEST_REFERENCE)
-
-
-# -- the status of claims ------------------------------------------------------------------------------------
 
 
 def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

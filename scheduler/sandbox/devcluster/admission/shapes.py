@@ -92,8 +92,6 @@ def _check_quantity(_: type, value: object) -> _Quantity:
     return _Quantity()
 
 
-# -- structures from the table -------------------------------------------------------------------------------
-
 _SCALARS: Final[Mapping[str, Any]] = {
     "s": str, "i": int, "b": bool, "y": str, "t": str, "q": _Quantity, "o": int | str, "j": dict[str, Any],
 }  # fmt: skip

@@ -60,8 +60,6 @@ def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
     yield from selector_errors((budget.get("spec") or {}).get("selector"), "spec.selector")
 
 
-# -- events: few rules in core/v1, more in events.k8s.io/v1, which the scheduler writes ----------------------
-
 #: Most bytes of a field.
 _EVENT_LENGTHS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 
@@ -87,8 +85,6 @@ def _event_v1_errors(event: JsonObject) -> Iterator[FieldError]:
         if len((event.get(name) or "").encode()) > limit:
             yield field_errors.invalid(name, "", f"can have at most {limit} characters")
 
-
-# -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
 #: No disruption is allowed before the controller has counted.

@@ -20,8 +20,6 @@ from scheduler.sandbox.devcluster.kinds import STORAGE_CLASS, JsonObject
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 IS_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-#: The class of claims and volumes before they had a field for it.
-CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
@@ -34,8 +32,7 @@ _NOT_SOURCE: Final = frozenset({
 
 def class_name(obj: JsonObject) -> str:
     """Return the storage class of a claim or volume, empty if it has none."""
-    annotations = obj["metadata"].get("annotations") or {}
-    return str(annotations.get(CLASS_ANNOTATION) or (obj.get("spec") or {}).get("storageClassName") or "")
+    return str((obj.get("spec") or {}).get("storageClassName") or "")
 
 
 def _protect(obj: JsonObject, finalizer: str) -> None:
@@ -47,8 +44,7 @@ def _protect(obj: JsonObject, finalizer: str) -> None:
 def _prepare_claim(claim: JsonObject, view: View) -> None:
     """Give the claim the default class if it names none, and protect it from deletion while pods use it."""
     _protect(claim, CLAIM_PROTECTION)
-    annotations = claim["metadata"].get("annotations") or {}
-    if claim["spec"].get("storageClassName") is None and CLASS_ANNOTATION not in annotations:
+    if claim["spec"].get("storageClassName") is None:
         defaults = [one["metadata"] for one in view.list_all(STORAGE_CLASS) if _is_default(one)]
         if defaults:
             # The newest one counts; of equally old ones the first by name, as they are listed.

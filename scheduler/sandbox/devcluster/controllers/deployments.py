@@ -72,9 +72,6 @@ def _is_empty(replica_set: JsonObject) -> bool:
     return not replicas(replica_set) and not any(counts)
 
 
-# -- sizes ---------------------------------------------------------------------------------------------------
-
-
 def fenceposts(deployment: JsonObject) -> tuple[int, int]:
     """
     Return (maxSurge, maxUnavailable) as counts of pods; (0, 0) if the deployment does not roll.
@@ -146,9 +143,6 @@ def _new_replica_set(deployment: JsonObject, mark: str, size: int) -> JsonObject
         },
         "spec": own,
     }
-
-
-# -- status --------------------------------------------------------------------------------------------------
 
 
 def _status(

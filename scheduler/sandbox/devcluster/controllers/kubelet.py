@@ -3,7 +3,7 @@ The kubelet stand-in of all nodes: a pod on a node runs, one of a Job ends a sec
 container ever runs.
 
 Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Differences: readiness gates keep no pod from being ready,
-init containers have no status, and ended ones do not say how they ended.
+init containers have no status, ended ones do not say how they ended, and all nodes have one address.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def plan(pod: JsonObject, store: ObjectStore) -> list[Action]:
         return status_written(POD, pod, _succeeded(pod["status"]))
     if phase(pod) != "Pending":
         return []
-    node = store.find(NODE, "", node_name(pod))
-    if node is None or not (_has_volumes(pod, store) and _has_devices(pod, store)):
+    has_node = store.find(NODE, "", node_name(pod)) is not None
+    if not has_node or not (_has_volumes(pod, store) and _has_devices(pod, store)):
         return [Revisit(_RETRY_S)]
-    started = status_written(POD, pod, _running(pod, node, store.now()))
+    started = status_written(POD, pod, _running(pod, store.now()))
     return [*started, Revisit(_JOB_RUNS_S)] if of_job else started
 
 
@@ -73,17 +73,12 @@ def _has_volumes(pod: JsonObject, store: ObjectStore) -> bool:
     return all(claim is not None and is_bound(claim) for claim in claims)
 
 
-# -- what is reported ----------------------------------------------------------------------------------------
-
-
-def _running(pod: JsonObject, node: JsonObject, now: str) -> JsonObject:
+def _running(pod: JsonObject, now: str) -> JsonObject:
     """Return the status of a pod whose containers all started and are ready."""
     spec, status = pod["spec"], pod.get("status") or {}
-    addresses = (node.get("status") or {}).get("addresses") or ()
-    host_ip = next((a["address"] for a in addresses if a.get("type") == "InternalIP"), _NODE_IP)
     # No two objects have the same version.
     own = int(pod["metadata"]["resourceVersion"]) % (_POD_NETWORK.num_addresses - 2) + 1
-    ip = host_ip if spec.get("hostNetwork") else str(_POD_NETWORK[own])
+    ip = _NODE_IP if spec.get("hostNetwork") else str(_POD_NETWORK[own])
     conditions = status.get("conditions") or []
     for name in _CONDITIONS:
         met = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
@@ -92,8 +87,7 @@ def _running(pod: JsonObject, node: JsonObject, now: str) -> JsonObject:
         **without(status, "reason", "message"),
         "phase": "Running",
         "startTime": status.get("startTime") or now,
-        "hostIP": host_ip,
-        "hostIPs": [{"ip": host_ip}],
+        "hostIP": _NODE_IP,
         "podIP": ip,
         "podIPs": [{"ip": ip}],
         "conditions": conditions,

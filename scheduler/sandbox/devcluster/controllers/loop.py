@@ -144,8 +144,6 @@ class _ControllerLoop:
         if place[0] is not POD:
             self._not_before_s[place] = self._now_s() + max(_PACE_S, _PACE_FACTOR * (planned_s - began_s))
 
-    # -- execution -------------------------------------------------------------------------------------------
-
     async def _execute(self, place: Place, obj: JsonObject, actions: Sequence[Action]) -> None:
         """Execute actions in order, up to the first that is refused."""
         held_s = self._held_until_s.get(place, 0.0) - self._now_s()

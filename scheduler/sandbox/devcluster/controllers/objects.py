@@ -57,9 +57,6 @@ def controller_of(obj: JsonObject) -> JsonObject:
     return next((one for one in references if one.get("controller")), {})
 
 
-# -- sizes ---------------------------------------------------------------------------------------------------
-
-
 def replicas(obj: JsonObject) -> int:
     """Return `spec.replicas`, 1 if it is absent."""
     return int(obj["spec"].get("replicas", 1))
@@ -83,9 +80,6 @@ def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
     return value or 0
 
 
-# -- templates -----------------------------------------------------------------------------------------------
-
-
 def template_hash(template: JsonObject) -> str:
     """Return at most ten letters and digits that name `template`."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")).encode()
@@ -107,9 +101,6 @@ def pod_from_template(owner: JsonObject, labels: JsonObject | None = None) -> Js
     if labels:
         own["labels"] = {**(own.get("labels") or {}), **labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
-
-
-# -- pods ----------------------------------------------------------------------------------------------------
 
 
 def phase(pod: JsonObject) -> str:

@@ -148,8 +148,6 @@ class Handlers:
             case _:
                 return self._delete(call)
 
-    # -- reading ---------------------------------------------------------------------------------------------
-
     def _get(self, call: Call) -> web.Response:
         revision = self._store.revision(*call.key)
         if not call.form.is_table:
@@ -169,8 +167,6 @@ class Handlers:
         objects = [one.as_kind(kind) for one in revisions]
         whole = call.form.whole_objects
         return _answer(table(kind, objects, self._store.now_s(), metadata=metadata, whole=whole))
-
-    # -- writing ---------------------------------------------------------------------------------------------
 
     async def _created(self, call: Call, obj: JsonObject) -> web.Response:
         kind, namespace, _ = call.key
@@ -235,5 +231,7 @@ def _success(code: int, details: JsonObject | None = None) -> web.Response:
 
 def status_response(error: status.StatusError) -> web.Response:
     """Return a refusal as an HTTP answer."""
+    delay_s = (error.details or {}).get("retryAfterSeconds")
+    headers = {"Retry-After": str(delay_s)} if delay_s else {}
     body = msgspec.json.encode(error.to_object())
-    return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
+    return web.Response(body=body, status=error.code, content_type=JSON, headers=headers)

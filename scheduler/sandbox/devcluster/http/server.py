@@ -118,8 +118,6 @@ class ApiServer:
         finally:
             self._watches.discard(task)
 
-    # -- faults ----------------------------------------------------------------------------------------------
-
     async def _with_faults(
         self, request: web.BaseRequest, verb: str, kind: str, answer: _Answering
     ) -> web.StreamResponse:
@@ -153,8 +151,6 @@ class ApiServer:
         except (msgspec.DecodeError, re.error) as error:
             raise status.bad_request(f"faults: {error}") from error
         return web.Response(status=204)
-
-    # -- paths without a stored resource ---------------------------------------------------------------------
 
     async def _without_resource(self, user: User, request: web.BaseRequest) -> web.StreamResponse:
         """Answer access reviews, discovery, OpenAPI and the version."""

@@ -85,8 +85,6 @@ class Watch:
             self._faults.streams.pop(reader.wake, None)
         return self._response
 
-    # -- lines -----------------------------------------------------------------------------------------------
-
     def _start(self) -> tuple[list[bytes], int]:
         """Return the first lines, and the version after which changes follow."""
         options = self._options
@@ -135,8 +133,6 @@ class Watch:
             shaped["columnDefinitions"] = []
         self._headers_due = False
         return _line(event_type, shaped)
-
-    # -- the stream ------------------------------------------------------------------------------------------
 
     async def _send(self, lines: Sequence[bytes]) -> None:
         """Write the lines, as far as faults let them pass. Raises: StreamEnded."""

@@ -103,27 +103,22 @@ class Deleter:
         if found is not None:
             self.delete(kind, found.obj)
 
-    # -- dependents ------------------------------------------------------------------------------------------
-
     def _has_other_owner(self, obj: JsonObject, uid: str) -> bool:
-        namespace = obj["metadata"].get("namespace", "")
-        others = (one for one in obj["metadata"].get("ownerReferences") or [] if one["uid"] != uid)
-        return any(self._exists(owner, namespace) for owner in others)
-
-    def _exists(self, owner: JsonObject, namespace: str) -> bool:
-        kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
-        if kind is None:
-            return False
-        found = self._history.find(kind, namespace if kind.namespaced else "", owner["name"])
-        return found is not None and found.obj["metadata"]["uid"] == owner["uid"]
+        """Return whether the object has an owner that is there, beside the one with this uid."""
+        for owner in obj["metadata"].get("ownerReferences") or []:
+            kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
+            if kind is not None and owner["uid"] != uid:
+                namespace = obj["metadata"].get("namespace", "") if kind.namespaced else ""
+                found = self._history.find(kind, namespace, owner["name"])
+                if found is not None and found.obj["metadata"]["uid"] == owner["uid"]:
+                    return True
+        return False
 
     def _orphan(self, uid: str) -> None:
         """Remove the owner from the references of all its dependents."""
         for kind, obj in self.dependents(uid):
             owners = [one for one in obj["metadata"]["ownerReferences"] if one["uid"] != uid]
             self._history.put(kind, {**obj, "metadata": {**obj["metadata"], "ownerReferences": owners}})
-
-    # -- namespaces ------------------------------------------------------------------------------------------
 
     def _stored_kinds(self) -> list[Kind]:
         """Return one kind for each storage of namespaced objects."""

@@ -54,8 +54,6 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-# -- one stored Event in two API versions. Source: pkg/apis/events/v1/conversion.go ----------------------------
-
 #: events.k8s.io/v1 field -> core/v1 field. `series` differs inside: lastObservedTime and count are the same.
 _RENAMED: Final = {
     "regarding": "involvedObject",
@@ -79,9 +77,6 @@ def as_events_v1(event: JsonObject) -> JsonObject:
     """Return a core/v1 Event with the field names of events.k8s.io/v1."""
     renamed = {_RENAMED_BACK.get(key, key): value for key, value in event.items()}
     return renamed | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
-
-
-# -- revisions -----------------------------------------------------------------------------------------------
 
 
 def object_key(namespace: str, name: str) -> str:

@@ -73,11 +73,6 @@ async def test_a_token_is_issued_for_an_hour_unless_asked_otherwise(api: Api):
     assert asked.ok["spec"]["expirationSeconds"] == 600
 
 
-async def test_there_is_no_token_of_a_missing_account(api: Api):
-    answer = await _token(api, "nobody")
-    assert answer.refused(404, "NotFound") == 'serviceaccounts "nobody" not found'
-
-
 async def test_a_token_review_names_the_user_of_a_token(api: Api):
     token = await _account(api)
     answer = await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})
@@ -237,7 +232,15 @@ async def test_masters_may_everything(api: Api):
     assert await _reviewed(api, "x", groups=["system:masters"], nonResourceAttributes=wanted)
 
 
-async def test_everybody_may_ask_for_health(api: Api):
-    wanted = {"path": "/healthz", "verb": "get"}
-    groups = ["system:unauthenticated"]
-    assert await _reviewed(api, "system:anonymous", groups=groups, nonResourceAttributes=wanted)
+async def test_a_binding_keeps_its_role(api: Api):
+    path = api.in_namespace("rolebindings", group=_RBAC)
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "name": "x"}],
+    }
+    (await api.post(path, body)).ok  # noqa: B018 - asserts success
+    answer = await api.patch(f"{path}/b", {"roleRef": {"name": "other"}})
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", "roleRef")]

@@ -26,12 +26,6 @@ def job_body(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "j"}, "spec": {"template": pod_template(), **spec}}
 
 
-def daemon_set_body(**labels: str) -> dict[str, Any]:
-    template = pod_template("Always", **(labels or {"a": "b"}))
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    return {"metadata": {"name": "d"}, "spec": spec}
-
-
 # -- jobs and daemon sets ------------------------------------------------------------------------------------
 
 
@@ -57,18 +51,6 @@ async def test_a_job_whose_pods_never_end_is_refused(api: Api):
     answer = await api.post(api.in_namespace("jobs", group=_BATCH), body)
     answer.refused(422, "Invalid")
     assert ("spec.template.spec.restartPolicy") in {field for _, field in answer.causes()}
-
-
-async def test_a_daemon_set_gets_defaults(api: Api):
-    stored = (await api.post(api.in_namespace("daemonsets", group=_APPS), daemon_set_body())).ok
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    assert (stored["spec"]["updateStrategy"], stored["spec"]["revisionHistoryLimit"]) == (rolling, 10)
-    assert stored["status"] == {
-        "currentNumberScheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "numberReady": 0,
-    }
 
 
 # -- plain data ----------------------------------------------------------------------------------------------
@@ -220,16 +202,6 @@ async def test_the_status_of_custom_objects_has_its_own_path(api: Api):
         )
         kept = (await api.patch(f"{path}/w", {"status": {"phase": "Other"}})).ok
         assert kept["status"] == {"phase": "New"}
-
-
-async def test_custom_objects_are_watched_and_read_in_every_version(api: Api):
-    async with widgets(api) as path:
-        version = (await api.get(path)).ok["metadata"]["resourceVersion"]
-        async with api.watch(path, resourceVersion=version) as events:
-            await api.post(path, widget(api))
-            assert await events.seen(1) == [("ADDED", "w")]
-        older = await until_found(api, path.replace("/v1/", "/v1beta1/") + "/w")
-        assert older["apiVersion"] == f"{api.namespace}.test/v1beta1"
 
 
 async def test_custom_objects_are_printed_with_the_columns_of_their_definition(api: Api):

@@ -98,6 +98,15 @@ async def test_pages_follow_each_other_and_show_one_version(api: Api):
     assert "continue" not in third["metadata"]
 
 
+async def test_a_page_with_a_selector_does_not_count_the_rest(api: Api):
+    for index in range(3):
+        await api.create_map(f"m{index}", labels={"mine": "yes"})
+    page = (await api.get(api.in_namespace("configmaps"), limit="1", labelSelector="mine=yes")).ok
+    assert [one["metadata"]["name"] for one in page["items"]] == ["m0"]
+    assert page["metadata"]["continue"]
+    assert "remainingItemCount" not in page["metadata"]
+
+
 async def test_a_broken_continue_token_is_a_bad_request(api: Api):
     answer = await api.get(api.in_namespace("configmaps"), limit="1", **{"continue": "nonsense"})
     assert answer.refused(400, "BadRequest").startswith("invalid continue token: continue key is not valid: ")
@@ -122,12 +131,6 @@ async def test_not_older_than_shows_that_version_or_a_later_one(api: Api):
     assert names == (["one", "two"] if listed >= later else ["one"])
 
 
-async def test_all_namespaces_are_listed_together(api: Api):
-    await api.create_pod("mine")
-    items = (await api.get("/api/v1/pods", fieldSelector=f"metadata.namespace={api.namespace}")).ok["items"]
-    assert [one["metadata"]["name"] for one in items] == ["mine"]
-
-
 async def test_a_table_has_columns_and_rows(api: Api):
     await api.create_pod("p")
     body = (await api.request("GET", api.pods(), accept=_TABLE)).ok
@@ -141,6 +144,10 @@ async def test_a_table_has_columns_and_rows(api: Api):
     assert (part["metadata"]["name"], part.keys()) == ("p", {"kind", "apiVersion", "metadata"})
     assert (stored["kind"], stored["spec"]["schedulerName"]) == ("Pod", "default-scheduler")
     assert body["metadata"]["resourceVersion"]
+
+
+async def test_an_unknown_form_is_not_acceptable(api: Api):
+    assert (await api.request("GET", api.pods(), accept="text/html")).code == 406
 
 
 async def test_yaml_is_read(api: Api):

@@ -17,26 +17,6 @@ async def test_a_created_object_has_the_fields_that_the_server_adds(api: Api):
     assert int(metadata["resourceVersion"]) > 0
 
 
-async def test_creation_answers_201_and_reading_gives_the_same_object(api: Api):
-    body = {"metadata": {"name": "one"}, "data": {"k": "v"}}
-    created = await api.post(api.in_namespace("configmaps"), body)
-    read = await api.get(api.in_namespace("configmaps", "one"))
-    assert (created.code, read.code) == (201, 200)
-    created.body["metadata"].pop("managedFields", None)
-    read.body["metadata"].pop("managedFields", None)
-    assert read.body == created.body
-
-
-async def test_generated_names_start_with_the_prefix(api: Api):
-    first, second = [
-        (await api.post(api.in_namespace("configmaps"), {"metadata": {"generateName": "made-"}})).ok
-        for _ in range(2)
-    ]
-    names = [one["metadata"]["name"] for one in (first, second)]
-    assert all(name.startswith("made-") and len(name) == len("made-") + 5 for name in names)
-    assert names[0] != names[1]
-
-
 _OTHER_UID = "00000000-0000-0000-0000-000000000000"
 _MAPS, _ONE = "/api/v1/namespaces/{ns}/configmaps", "/api/v1/namespaces/{ns}/configmaps/one"
 _NAME = {"metadata": {"name": "one"}}
@@ -78,11 +58,6 @@ async def test_a_request_that_cannot_be_met_is_refused(
     assert refusal == message or ("..." in message and all(part in refusal for part in message.split("...")))
 
 
-@pytest.mark.parametrize("path", ["/apis/example.com/v1/widgets", "/apis/apps/v1/widgets", "/nothing/here"])
-async def test_unknown_paths_answer_404(api: Api, path):
-    assert (await api.get(path)).code == 404
-
-
 @pytest.mark.parametrize(
     ("metadata", "field"),
     [
@@ -114,14 +89,6 @@ async def test_a_replacement_needs_the_current_resource_version(api: Api):
         'Operation cannot be fulfilled on configmaps "one": the object has been modified; please apply your '
         "changes to the latest version and try again"
     )
-
-
-async def test_a_replacement_without_resource_version_is_taken(api: Api):
-    await api.create_map("one", {"k": "1"})
-    replaced = await api.put(
-        api.in_namespace("configmaps", "one"), {"metadata": {"name": "one"}, "data": {"k": "2"}}
-    )
-    assert replaced.ok["data"] == {"k": "2"}
 
 
 async def test_leases_are_not_replaced_without_resource_version(api: Api):
@@ -211,6 +178,13 @@ async def test_fewer_replicas_than_none_are_refused(api: Api, plural):
         422, "Invalid"
     )
     assert answer.causes() == [("FieldValueInvalid", "spec.replicas")]
+
+
+async def test_a_workload_selects_its_own_pods(api: Api):
+    body = _workload(selector={"matchLabels": {"app": "other"}})
+    answer = await api.post(api.in_namespace("deployments", group="apis/apps/v1"), body)
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", "spec.template.metadata.labels")]
 
 
 async def test_namespaces_carry_their_name_as_a_label(api: Api):

@@ -59,6 +59,12 @@ async def test_a_stale_resource_version_in_a_patch_is_a_conflict(api: Api):
     assert "the object has been modified" in answer.refused(409, "Conflict")
 
 
+async def test_an_unknown_patch_type_is_unsupported(api: Api):
+    await api.create_map("one")
+    answer = await api.patch(api.in_namespace("configmaps", "one"), {"data": {}}, "application/json")
+    assert answer.refused(415, "UnsupportedMediaType") == "415: Unsupported Media Type"
+
+
 async def test_conditions_merge_by_type(api: Api):
     await api.create_pod("p")
     path = f"{api.pods('p')}/status"

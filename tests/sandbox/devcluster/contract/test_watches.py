@@ -55,15 +55,6 @@ async def test_a_watch_without_a_version_starts_with_the_present_objects(api: Ap
         assert await events.seen(1) == [("ADDED", "two")]
 
 
-async def test_one_object_can_be_watched_by_name(api: Api):
-    path = api.in_namespace("configmaps")
-    since = await _version(api, path)
-    async with api.watch(path, resourceVersion=since, fieldSelector="metadata.name=two") as events:
-        await api.create_map("one")
-        await api.create_map("two")
-        assert await events.seen(1) == [("ADDED", "two")]
-
-
 async def test_objects_enter_and_leave_a_label_selection(api: Api):
     path = api.in_namespace("configmaps")
     since = await _version(api, path)
