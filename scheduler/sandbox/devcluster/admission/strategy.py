@@ -8,6 +8,8 @@ Source: apiserver pkg/registry/rest (kubernetes 1.36) and the strategies under p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from string import ascii_letters
 from typing import Any
 
 from scheduler.engine.syntax import field_errors
@@ -140,23 +142,28 @@ def _values(obj: JsonObject, *paths: str) -> Iterator[tuple[str, Any]]:
             yield where, holder[name] if isinstance(holder, list) else holder.get(name)
 
 
-def _places(
-    part: JsonObject, path: str, where: str = "", *, make: bool = False
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (its path, what holds it, its name there) of every field that a path names; an empty list has none."""
-    head, _, rest = path.partition(".")
-    name = head.rstrip("[]?")
-    at = f"{where}.{name}" if where else name
-    if head.endswith("[]"):
-        items = part.get(name) or []
-        for index, item in enumerate(items):
-            if rest:
-                yield from _places(item, rest, f"{at}[{index}]", make=make)
+@lru_cache(maxsize=256)
+def _steps(path: str) -> list[tuple[str, str]]:
+    """Return the steps of a path: each a name and its mark, `[]` for a list, `?` for a part that may be absent."""
+    return [(step.rstrip("[]?"), step.lstrip(ascii_letters)) for step in path.split(".")]
+
+
+def _places(obj: JsonObject, path: str, *, make: bool = False) -> list[tuple[str, Any, Any]]:
+    """Return (its path, what holds it, its name there) of every field that a path names; an empty list has none."""
+    *steps, (last, last_mark) = _steps(path)
+    holders: list[tuple[str, Any]] = [("", obj)]
+    for name, mark in steps:
+        found: list[tuple[str, Any]] = []
+        for at, part in holders:
+            if mark == "[]":
+                found += [(f"{at}{name}[{index}].", one) for index, one in enumerate(part.get(name) or ())]
             else:
-                yield f"{at}[{index}]", items, index
-    elif rest:
-        child = part.setdefault(name, {}) if make else part.get(name) or {}
-        if child or not head.endswith("?"):
-            yield from _places(child, rest, at, make=make)
-    else:
-        yield at, part, name
+                child = part.setdefault(name, {}) if make else part.get(name) or {}
+                found += [(f"{at}{name}.", child)] if child or mark != "?" else []
+        holders = found
+        if not holders:
+            return []
+    if last_mark == "[]":
+        lists = [(at, part.get(last) or []) for at, part in holders]
+        return [(f"{at}{last}[{index}]", items, index) for at, items in lists for index in range(len(items))]
+    return [(f"{at}{last}", part, last) for at, part in holders]
