@@ -68,23 +68,6 @@ MANIFESTS = {
       - metadata: {name: data}
         spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
     """,
-    "widgets": """
-    apiVersion: apiextensions.k8s.io/v1
-    kind: CustomResourceDefinition
-    metadata: {name: widgets.example.com}
-    spec:
-      group: example.com
-      scope: Namespaced
-      names: {plural: widgets, kind: Widget, shortNames: [wd]}
-      versions:
-      - name: v1
-        served: true
-        storage: true
-        schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-        additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
-    """,
-    "widget-3": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 3}}",
-    "widget-4": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 4}}",
 }
 #: What is done in a new cluster -> its commands. `$` is a kubectl that succeeds, `!` one that fails. Each line below a
 #: command has to be a line of its output; `...` stands for any text, and blanks count once.
@@ -238,22 +221,6 @@ SESSIONS = {
         $ rollout status ds/web
         $ get ds
         web 3 3 3 3 3 ...
-    """,
-    "custom resources": """
-        $ apply -f widgets
-        $ wait --for=condition=established crd/widgets.example.com
-        $ apply -f widget-3
-        widget.example.com/w created
-        $ apply -f widget-3
-        widget.example.com/w unchanged
-        $ apply -f widget-4
-        widget.example.com/w configured
-        $ get wd
-        NAME SIZE
-        w 4
-        $ delete crd widgets.example.com
-        ! get wd
-        ...the server could not find the requested resource...
     """,
     "rollouts": """
         $ apply -f web
