@@ -197,15 +197,10 @@ def _access_modes(obj: Object) -> Cell:
 
 
 def _claim_state(claim: Object) -> Cell:
-    is_deleted = bool(claim["metadata"].get("deletionTimestamp"))
-    is_allocated = find(claim, ".status.allocation") is not None
-    states = {
-        "deleted": is_deleted,
-        "pending": not is_allocated and not is_deleted,
-        "allocated": is_allocated,
-        "reserved": is_allocated and bool(find(claim, ".status.reservedFor")),
-    }
-    return ",".join(state for state, holds in states.items() if holds)
+    states = ["deleted"] if claim["metadata"].get("deletionTimestamp") else []
+    if find(claim, ".status.allocation") is not None:
+        states += ["allocated", "reserved"] if find(claim, ".status.reservedFor") else ["allocated"]
+    return ",".join(states) or "pending"
 
 
 def _class_name(storage_class: Object) -> Cell:

@@ -152,17 +152,13 @@ class _ControllerLoop:
                 self._schedule(place, action.after_s)
             elif isinstance(action, Create) and held_s > 0:
                 self._schedule(place, held_s)
-            elif isinstance(action, Create) and self._is_gone(place, obj):
+            elif isinstance(action, Create) and not _is_same(obj, self._store.find(*place)):
+                # The owner went while webhooks were asked about its pods.
                 return
             elif await self._is_refused(obj, action):
                 self._held_until_s[place] = self._now_s() + _PAUSE_S
                 self._schedule(place, _PAUSE_S)
                 return
-
-    def _is_gone(self, place: Place, obj: JsonObject) -> bool:
-        """Return whether an owner went while webhooks were asked about its pods."""
-        owner = self._store.find(*place)
-        return owner is None or uid(owner) != uid(obj) or is_terminating(owner)
 
     async def _is_refused(self, planned: JsonObject, action: Create | Update | Delete | Emit) -> bool:
         """Execute one action; return whether it still makes sense and was refused."""
@@ -224,6 +220,10 @@ class _ControllerLoop:
             # A terminating namespace takes no events.
             if refused.code not in (403, 404):
                 _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
+
+
+def _is_same(obj: JsonObject, stored: JsonObject | None) -> bool:
+    return stored is not None and uid(stored) == uid(obj) and not is_terminating(stored)
 
 
 def log_failure(task: asyncio.Task[None]) -> None:

@@ -12,7 +12,7 @@ suits it, and no event says why none does; Recycle retains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import product
 from typing import Final
 from zlib import crc32
@@ -63,9 +63,6 @@ ZONE: Final = "topology.kubernetes.io/zone"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 #: Seconds until a failed provisioning of an immediate claim is tried again.
 _RETRY_S: Final = 1.0
-
-#: Topology of a volume: node label -> value.
-Segment = Mapping[str, str]
 
 
 def claim_of(volume: JsonObject) -> tuple[str, str]:
@@ -249,9 +246,9 @@ def _provisioned(
     return _volume(claim, storage_class, segments[offset % len(segments)])
 
 
-def _segments(storage_class: JsonObject, labels: Iterable[Segment]) -> list[Segment]:
+def _segments(storage_class: JsonObject, labels: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the topologies that the class allows, else the zones of nodes with these labels, else an empty one."""
-    allowed: list[Segment] = []
+    allowed: list[JsonObject] = []
     for term in storage_class.get("allowedTopologies") or ():
         expressions = term.get("matchLabelExpressions") or ()
         keys = [one["key"] for one in expressions]
@@ -261,7 +258,7 @@ def _segments(storage_class: JsonObject, labels: Iterable[Segment]) -> list[Segm
     return allowed or [{ZONE: zone} for zone in zones] or [{}]
 
 
-def _volume(claim: JsonObject, storage_class: JsonObject, segment: Segment) -> JsonObject:
+def _volume(claim: JsonObject, storage_class: JsonObject, segment: JsonObject) -> JsonObject:
     name, metadata, wanted = f"pvc-{uid(claim)}", claim["metadata"], claim["spec"]
     provisioner = storage_class["provisioner"]
     reference = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")}

@@ -184,7 +184,10 @@ def _member(stateful_set: JsonObject, number: int, revision: str) -> JsonObject:
         "statefulset.kubernetes.io/pod-name": name,
     }
     pod = pod_from_template(stateful_set, labels)
-    claims = {one["metadata"]["name"]: f"{one['metadata']['name']}-{name}" for one in _claim_templates(spec)}
+    claims = {
+        one["metadata"]["name"]: f"{one['metadata']['name']}-{name}"
+        for one in spec.get("volumeClaimTemplates") or ()
+    }
     own = [{"name": one, "persistentVolumeClaim": {"claimName": claim}} for one, claim in claims.items()]
     others = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") not in claims]
     of_set = {"hostname": name, "subdomain": spec.get("serviceName", "")}
@@ -194,16 +197,12 @@ def _member(stateful_set: JsonObject, number: int, revision: str) -> JsonObject:
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], **of_set}}
 
 
-def _claim_templates(spec: JsonObject) -> Sequence[JsonObject]:
-    return spec.get("volumeClaimTemplates") or ()
-
-
 def _missing_claims(stateful_set: JsonObject, number: int, store: ObjectStore) -> list[Action]:
     """Return the creation of every claim that the pod with this ordinal lacks."""
     metadata = stateful_set["metadata"]
     actions: list[Action] = []
     selected = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
-    for template in _claim_templates(stateful_set["spec"]):
+    for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
         given = template["metadata"]
         name = f"{given['name']}-{metadata['name']}-{number}"
         if store.find(PERSISTENT_VOLUME_CLAIM, metadata["namespace"], name) is None:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 import yaml
-from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
@@ -30,13 +29,9 @@ class AnswerForm:
     whole_objects: bool = False
 
 
-def answer_form(request: web.BaseRequest) -> AnswerForm:
-    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
-    return _form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
-
-
 @lru_cache(maxsize=64)
-def _form(accept: str, include_object: str) -> AnswerForm:
+def answer_form(accept: str, include_object: str) -> AnswerForm:
+    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)

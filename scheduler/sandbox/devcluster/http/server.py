@@ -106,7 +106,8 @@ class ApiServer:
 
     async def _handle(self, target: Target, verb: str, request: web.BaseRequest) -> web.StreamResponse:
         body, content_type = await request.read(), request.headers.get("Content-Type", "")
-        call = Call(target, request.query, body, content_type, answer_form(request), verb)
+        form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
+        call = Call(target, request.query, body, content_type, form, verb)
         return await self._handlers.handle(call)
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:

@@ -62,7 +62,8 @@ class Watch:
         """Read the options of the request. Raises: StatusError 400, 406."""
         self._store, self._faults, self._request = store, faults, request
         self._kind, self._namespace = target.kind, target.namespace
-        self._options, self._form = parse_options(target.kind, request.query), answer_form(request)
+        self._options = parse_options(target.kind, request.query)
+        self._form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
         self._bookmark_interval_s = bookmark_interval_s
         self._response = web.StreamResponse(headers=_HEADERS)
         self._headers_due = True

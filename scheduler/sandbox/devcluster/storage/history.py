@@ -79,11 +79,6 @@ def as_events_v1(event: JsonObject) -> JsonObject:
     return renamed | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
-def object_key(namespace: str, name: str) -> str:
-    """Return the key that orders a list: etcd's, so a namespace sorts with the slash that follows it."""
-    return f"{namespace}/{name}"
-
-
 class Revision:
     """One version of one object, never changed, with apiVersion and kind of its storage version."""
 
@@ -93,7 +88,8 @@ class Revision:
         metadata = obj["metadata"]
         self.obj = obj
         self.resource_version = resource_version
-        self.key = object_key(metadata.get("namespace", ""), metadata["name"])
+        #: What orders a list: etcd's key, so a namespace sorts with the slash that follows it.
+        self.key = f"{metadata.get('namespace', '')}/{metadata['name']}"
         self._bodies: dict[str, bytes] = {}
 
     def as_kind(self, kind: Kind) -> JsonObject:
@@ -258,7 +254,7 @@ class History:
 
     def find(self, kind: Kind, namespace: str, name: str) -> Revision | None:
         """Return the newest revision of an object, or None."""
-        return self._of_kind(kind).newest.get(object_key(namespace, name))
+        return self._of_kind(kind).newest.get(f"{namespace}/{name}")
 
     def put(self, kind: Kind, obj: JsonObject) -> Revision:
         """Store the object as a new revision, with a new metadata.resourceVersion."""
