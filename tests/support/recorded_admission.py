@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler.engine.syntax.affinity_rules import constraint_errors
 from scheduler.sandbox.devcluster.admission.affinity import (
     affinity_errors,
-    constraint_errors,
     merged_affinity,
     merged_constraints,
 )
@@ -22,7 +22,9 @@ def admission_answer(pod: Json) -> Json:
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     affinity = affinity and merged_affinity(affinity, labels)
     constraints = constraints and merged_constraints(constraints, labels)
-    errors = [*affinity_errors(affinity or {}), *constraint_errors(constraints or [])]
+    every = constraints or []
+    broken = constraint_errors(every, "spec.topologySpreadConstraints", range(len(every)))
+    errors = [*affinity_errors(affinity or {}), *broken]
     if not errors:
         return {"stored": {"affinity": affinity, "topologySpreadConstraints": constraints}}
     refusal = invalid(POD, pod["metadata"].get("name", ""), errors)

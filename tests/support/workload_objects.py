@@ -1,31 +1,20 @@
-"""Builders of API objects: valid by default, only what matters is spelled out."""
+"""Builders of objects for the plans of controllers: valid by default, only what matters is spelled out."""
 
 from collections.abc import Iterable
 from typing import TypeVar
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Update
-from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.timestamps import rfc3339
+from scheduler.sandbox.devcluster.controllers.objects import controller_ref, key_of
+from scheduler.sandbox.devcluster.controllers.planning import PLANS
+from scheduler.sandbox.devcluster.kinds import POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.parts import rfc3339
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 T = TypeVar("T")
 
-#: The time of every test of a plan, seconds since 1970.
+#: The time of every object, seconds since 1970.
 NOW_S = 1_800_000_000.0
 LABELS = {"app": "web"}
-
-
-def meta(name: str, **fields: object) -> JsonObject:
-    """Return the metadata of a stored object."""
-    return {
-        "name": name,
-        "namespace": "default",
-        "uid": f"uid-{name}",
-        "resourceVersion": "1",
-        "generation": 1,
-        "creationTimestamp": rfc3339(NOW_S - 100),
-        **fields,
-    }
 
 
 def template(image: str = "web:1") -> JsonObject:
@@ -33,30 +22,21 @@ def template(image: str = "web:1") -> JsonObject:
     return {"metadata": {"labels": dict(LABELS)}, "spec": {"containers": [{"name": "c", "image": image}]}}
 
 
-def deployment(
-    replicas: int = 3, *, image: str = "web:1", status: JsonObject | None = None, **spec: object
-) -> JsonObject:
-    """Return a Deployment as the server stores it, defaults filled in."""
-    defaults: JsonObject = {
-        "replicas": replicas,
-        "selector": {"matchLabels": dict(LABELS)},
-        "template": template(image),
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-        "progressDeadlineSeconds": 600,
-        "revisionHistoryLimit": 10,
+def _metadata(name: str, **fields: object) -> JsonObject:
+    born = rfc3339(NOW_S - 100)
+    own = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "generation": 1,
+        "creationTimestamp": born,
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": meta("web"),
-        "spec": {**defaults, **spec},
-        "status": status or {},
-    }
+    return {**own, **fields}
 
 
-def rolling(surge: int | str, unavailable: int | str) -> JsonObject:
-    """Return a RollingUpdate strategy."""
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+def owner(kind: str, spec: JsonObject) -> JsonObject:
+    """Return an object that has a plan, named w."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": _metadata("w"), "spec": spec}
 
 
 def pod(
@@ -65,34 +45,40 @@ def pod(
     *,
     node: str = "",
     phase: str = "Pending",
-    ready_for_s: float | None = None,
+    ready: bool = False,
     deleted: bool = False,
     labels: dict[str, str] | None = None,
     age_s: float = 100,
-    **metadata: object,
+    annotations: dict[str, str] | None = None,
 ) -> JsonObject:
-    """Return a pod; `ready_for_s` makes it ready since that many seconds."""
-    told = meta(
+    """Return a pod with the labels of `template`, unless it has others."""
+    metadata = _metadata(
         name,
         labels=LABELS if labels is None else labels,
+        annotations=annotations or {},
         creationTimestamp=rfc3339(NOW_S - age_s),
-        **metadata,
+        ownerReferences=[controller_ref(owner)] if owner else [],
+        **({"deletionTimestamp": rfc3339(NOW_S)} if deleted else {}),
     )
-    if owner is not None:
-        told["ownerReferences"] = [controller_ref(owner)]
-    if deleted:
-        told["deletionTimestamp"] = rfc3339(NOW_S)
     status: JsonObject = {"phase": phase}
-    if ready_for_s is not None:
-        since = rfc3339(NOW_S - ready_for_s)
-        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": told,
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "web:1"}]},
-        "status": status,
-    }
+    if ready:
+        status["conditions"] = [{"type": "Ready", "status": "True"}]
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "web:1"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def planned(
+    kind: Kind,
+    obj: JsonObject,
+    pods: Iterable[JsonObject] = (),
+    *,
+    beside: Iterable[tuple[Kind, JsonObject]] = (),
+) -> list[Action]:
+    """Return the plan of an object in a cluster with these pods, and these objects of other kinds."""
+    store = ObjectStore()
+    for of_kind, one in ((kind, obj), *((POD, pod) for pod in pods), *beside):
+        store.inject(of_kind, one)
+    return [*PLANS[kind](store.get(kind, *key_of(obj)), store)]
 
 
 def of(actions: Iterable[Action], action_type: type[T], kind: Kind | None = None) -> list[T]:
@@ -101,8 +87,8 @@ def of(actions: Iterable[Action], action_type: type[T], kind: Kind | None = None
     return [each for each in found if kind is None or (isinstance(each, writes) and each.kind is kind)]
 
 
-def status_after(actions: Iterable[Action], kind: Kind | None = None) -> JsonObject:
+def status_after(actions: Iterable[Action]) -> JsonObject:
     """Return the status that the actions write last."""
-    written = [one for one in of(actions, Update, kind) if one.subresource == "status"]
+    written = [one for one in of(actions, Update) if one.subresource == "status"]
     status: JsonObject = written[-1].obj["status"]
     return status

@@ -67,29 +67,15 @@ def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObje
             "addresses": [{"type": "Hostname", "address": name}],
             "nodeInfo": {
                 "kubeletVersion": f"v1.{minor}.0",
-                "containerRuntimeVersion": "none://0",
-                "osImage": "none",
                 "operatingSystem": "linux",
                 "architecture": "amd64",
-                "kernelVersion": "none",
             },
         },
     }
 
 
-def csi_node(name: str) -> JsonObject:
-    """Return the CSINode of a node on which the stand-in's driver runs."""
-    driver = {
-        "name": DRIVER,
-        "nodeID": name,
-        "topologyKeys": ["topology.kubernetes.io/zone"],
-        "allocatable": {"count": _MAX_VOLUMES},
-    }
-    return {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
-
-
 def add_storage(store: ObjectStore) -> None:
-    """Create a default storage class with its driver, and the CSINode of every node."""
+    """Create a default storage class with its driver, and the CSINode of every node, on which the driver runs."""
     store.create(CSI_DRIVER, "", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
     storage_class = {
         "metadata": {"name": DEFAULT_CLASS, "annotations": {IS_DEFAULT_CLASS: "true"}},
@@ -97,8 +83,11 @@ def add_storage(store: ObjectStore) -> None:
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     store.create(STORAGE_CLASS, "", storage_class)
+    zonal = {"topologyKeys": ["topology.kubernetes.io/zone"], "allocatable": {"count": _MAX_VOLUMES}}
     for one in store.list(NODE)[0]:
-        store.create(CSI_NODE, "", csi_node(one["metadata"]["name"]))
+        name = one["metadata"]["name"]
+        drivers = [{"name": DRIVER, "nodeID": name, **zonal}]
+        store.create(CSI_NODE, "", {"metadata": {"name": name}, "spec": {"drivers": drivers}})
 
 
 def populate(

@@ -56,22 +56,12 @@ class DevCluster:
         """
         Create a cluster with its nodes and namespaces; `start` lets it listen.
 
-        Args:
-            nodes: number of nodes.
-            zones: number of zones that the nodes are spread over.
-            port: 0 takes a free one.
-            host: the address to listen on.
-            token: the bearer token of the administrator; None accepts requests without one; "" creates a random one.
-            bookmark_interval_s: seconds between the bookmarks of a watch.
-            history_capacity: past changes of each kind from which watches can resume.
-            controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
-                class.
-            node_labels: further labels of the nodes, each with the values that they get in turn.
-            node_resources: what the nodes have room for besides CPU, memory and pods, each with its values in turn.
-            gpus_per_node: number of GPUs of each node, which a device class serves.
-            gpus_per_fabric: number of GPUs that a fabric joins; 0 for no fabrics.
-            minor: the minor version of Kubernetes, which decides what is served and stored.
-            now_s: the monotonic clock by which controllers wait.
+        The nodes are spread over the zones; `port` 0 takes a free one. `token` is the administrator's: None accepts
+        requests without one, "" creates a random one. `history_capacity`: past changes of each kind from which watches
+        can resume. `controllers`: run the controllers and the kubelet stand-in, with a default storage class.
+        `node_labels` and `node_resources` are further ones of the nodes, each with the values that they get in turn.
+        `gpus_per_fabric`: number of GPUs that a fabric joins; 0 for no fabrics. `minor`: the version of Kubernetes,
+        which decides what is served and stored. `now_s`: the monotonic clock by which controllers wait.
         """
         self.store: Final = ObjectStore(capacity=history_capacity, minor=minor)
         self.faults: Final = Faults()
@@ -94,8 +84,6 @@ class DevCluster:
             add_storage(self.store)
         if gpus_per_node:
             add_gpus(self.store, per_node=gpus_per_node, per_fabric=gpus_per_fabric)
-
-    # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start to listen. Raises: OSError if the port is taken."""
@@ -149,8 +137,6 @@ class DevCluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-    # -- how to reach it -------------------------------------------------------------------------------------
 
     @property
     def port(self) -> int:

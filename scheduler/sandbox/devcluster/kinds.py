@@ -4,8 +4,8 @@ The kinds that the embedded cluster serves: one table, read by routes, discovery
 Source: kubernetes 1.36, names, short names and categories as its discovery documents give them.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 #: A JSON object as it goes over the wire. Kubernetes objects are open records, so values stay unnamed here.
@@ -54,11 +54,6 @@ class Kind:
     def api_version(self) -> str:
         """Return the `apiVersion` that objects of this kind carry: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def list_kind(self) -> str:
-        """Return the `kind` of a list of these."""
-        return f"{self.kind}List"
 
     @property
     def qualified(self) -> str:
@@ -120,7 +115,7 @@ _NETWORKING: Final = "networking.k8s.io"
 NAMESPACE: Final = built_in("Namespace", "", "ns", "cluster status")
 NODE: Final = built_in("Node", "", "no", "cluster status")
 POD: Final = built_in("Pod", "", "po", "all status binding eviction")
-BINDING: Final = replace(built_in("Binding"), verbs=("create",))
+BINDING: Final = built_in("Binding")
 SERVICE: Final = built_in("Service", "", "svc", "all status")
 CONFIG_MAP: Final = built_in("ConfigMap", "", "cm")
 SECRET: Final = built_in("Secret")
@@ -162,6 +157,10 @@ DEVICE_TAINT_RULE: Final = built_in("DeviceTaintRule", _DEVICES, "", "cluster st
 CUSTOM_RESOURCE_DEFINITION: Final = built_in(
     "CustomResourceDefinition", "apiextensions.k8s.io", "crd crds", "cluster api-extensions status"
 )
+#: Objects that subresources carry.
+EVICTION: Final = built_in("Eviction", "policy")
+SCALE: Final = built_in("Scale", "autoscaling")
+TOKEN_REQUEST: Final = built_in("TokenRequest", "authentication.k8s.io")
 
 #: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (
@@ -191,26 +190,26 @@ KINDS: Final = (
     built_in("ValidatingAdmissionPolicyBinding", _REGISTRATION, "", "cluster api-extensions"),
 )  # fmt: skip
 
-_BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}
-_BY_KIND: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in KINDS}
-
-
-def kind_of(api_version: str, kind: str) -> Kind | None:
-    """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-    return _BY_KIND.get((api_version, kind))
-
 
 class ServedKinds:
     """The built-in kinds but the `hidden` ones, and the kinds that CustomResourceDefinitions define."""
 
     def __init__(self, hidden: Collection[str] = ()) -> None:
-        self._hidden = hidden
+        self._built_in = tuple(kind for kind in KINDS if kind.qualified not in hidden)
         #: Name of a definition -> a kind for each of its served versions.
         self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._index()
+
+    def _index(self) -> None:
+        # The built-in ones come first in all, and count if two have one name.
+        kinds = tuple(reversed(self.all()))
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+        self._by_kind = {(kind.api_version, kind.kind): kind for kind in kinds}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
         """Serve `kinds` from now on, maybe none, in place of the former kinds of the definition of this name."""
         self._custom[name] = kinds
+        self._index()
 
     def defined_by(self, name: str) -> tuple[Kind, ...]:
         """Return the kinds of the definition of this name."""
@@ -218,19 +217,20 @@ class ServedKinds:
 
     def all(self) -> tuple[Kind, ...]:
         """Return every kind, the built-in ones first."""
-        built_in = (kind for kind in KINDS if kind.qualified not in self._hidden)
-        return (*built_in, *(kind for kinds in self._custom.values() for kind in kinds))
+        return (*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds))
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
-        custom = self._custom.get(f"{plural}.{group}", ())
-        found = (kind for kind in custom if kind.version == version)
-        built_in = None if f"{plural}.{group}" in self._hidden else _BY_PATH.get((group, version, plural))
-        return built_in or next(found, None)
+        return self._by_path.get((group, version, plural))
 
     def of(self, api_version: str, kind_name: str) -> Kind | None:
         """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-        custom = (kind for kinds in self._custom.values() for kind in kinds)
-        found = (kind for kind in custom if (kind.api_version, kind.kind) == (api_version, kind_name))
-        built_in = kind_of(api_version, kind_name)
-        return next(found, None) if built_in is None or built_in.qualified in self._hidden else built_in
+        return self._by_kind.get((api_version, kind_name))
+
+
+BUILT_IN: Final = ServedKinds()
+
+
+def kind_of(api_version: str, kind: str) -> Kind | None:
+    """Return the built-in kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
+    return BUILT_IN.of(api_version, kind)

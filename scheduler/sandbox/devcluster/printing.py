@@ -19,8 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from scheduler.sandbox.devcluster.kinds import Kind, PrinterColumn
-from scheduler.sandbox.devcluster.label_selectors import selector_text
-from scheduler.sandbox.devcluster.timestamps import epoch_s
+from scheduler.sandbox.devcluster.parts import epoch_s
 
 Object = Mapping[str, Any]
 Cell = str | int | bool | None
@@ -34,32 +33,17 @@ _STEP: Final = re.compile(
 )
 _PART: Final = re.compile(r"\{(.*?)\}")
 _MODES: Final = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
+    "ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP",
+}  # fmt: skip
 
 
 def table(
-    kind: Kind,
-    objects: Iterable[Object],
-    now_s: float,
-    *,
-    metadata: Object,
-    whole: bool = False,
-    headers: bool = True,
+    kind: Kind, objects: Iterable[Object], now_s: float, *, metadata: Object, whole: bool = False
 ) -> dict[str, Any]:
     """
-    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
+    Return the Table of `objects`, all of one `kind`, with ages at `now_s` (seconds since 1970).
 
-    Args:
-        kind: of the objects.
-        objects: as stored, in the order of the rows.
-        now_s: seconds since 1970, for ages.
-        metadata: of the Table.
-        whole: let each row carry the whole object, not its metadata alone.
-        headers: False leaves the column definitions out, as in later events of a watch.
+    `whole`: each row carries the whole object, not its metadata alone.
     """
     columns = _COLUMNS.get(kind.kind, _DEFAULT)
     if kind.printer_columns is not None:
@@ -69,7 +53,6 @@ def table(
             "name": column.name,
             "type": column.type,
             "format": "name" if column.name == "Name" else "",
-            "description": f"{column.name} of the object.",
             "priority": int(column.wide),
         }
         for column in columns
@@ -85,7 +68,7 @@ def table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": definitions if headers else [],
+        "columnDefinitions": definitions,
         "rows": rows,
     }
 
@@ -179,9 +162,10 @@ def _pod_ready(pod: Object) -> Cell:
     return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(find(pod, '.spec.containers') or ())}"
 
 
-def _pod_status(pod: Object) -> Cell:
-    status = pod.get("status") or {}
-    if pod["metadata"].get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
+def _status(obj: Object) -> Cell:
+    """Return the state of a pod, a volume or a claim."""
+    status = obj.get("status") or {}
+    if obj["metadata"].get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
         return "Terminating"
     if any(condition.get("reason") == "SchedulingGated" for condition in status.get("conditions") or ()):
         return "SchedulingGated"
@@ -201,17 +185,9 @@ def _node_roles(node: Object) -> Cell:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or "<none>"
 
 
-def _node_selector(workload: Object) -> Cell:
-    return selector_text({"matchLabels": find(workload, ".spec.template.spec.nodeSelector")}) or "<none>"
-
-
 def _event_object(event: Object) -> Cell:
     target = event.get("involvedObject") or event.get("regarding") or {}
     return "/".join(part for part in (str(target.get("kind", "")).lower(), target.get("name")) if part)
-
-
-def _phase(obj: Object) -> Cell:
-    return "Terminating" if obj["metadata"].get("deletionTimestamp") else find(obj, ".status.phase") or ""
 
 
 def _access_modes(obj: Object) -> Cell:
@@ -220,21 +196,11 @@ def _access_modes(obj: Object) -> Cell:
     return ",".join(short for mode, short in _MODES.items() if mode in modes)
 
 
-def _job_status(job: Object) -> Cell:
-    complete = find(job, '.status.conditions[?(@.type=="Complete")].status')
-    return "Complete" if complete == "True" else "Running"
-
-
 def _claim_state(claim: Object) -> Cell:
-    is_deleted = bool(claim["metadata"].get("deletionTimestamp"))
-    is_allocated = find(claim, ".status.allocation") is not None
-    states = {
-        "deleted": is_deleted,
-        "pending": not is_allocated and not is_deleted,
-        "allocated": is_allocated,
-        "reserved": is_allocated and bool(find(claim, ".status.reservedFor")),
-    }
-    return ",".join(state for state, holds in states.items() if holds)
+    states = ["deleted"] if claim["metadata"].get("deletionTimestamp") else []
+    if find(claim, ".status.allocation") is not None:
+        states += ["allocated", "reserved"] if find(claim, ".status.reservedFor") else ["allocated"]
+    return ",".join(states) or "pending"
 
 
 def _class_name(storage_class: Object) -> Cell:
@@ -244,14 +210,11 @@ def _class_name(storage_class: Object) -> Cell:
 
 _CELLS: Final[Mapping[str, Callable[[Object], Cell]]] = {
     "pod-ready": _pod_ready,
-    "pod-status": _pod_status,
+    "status": _status,
     "node-status": _node_status,
     "node-roles": _node_roles,
-    "node-selector": _node_selector,
     "event-object": _event_object,
-    "phase": _phase,
     "access-modes": _access_modes,
-    "job-status": _job_status,
     "claim-state": _claim_state,
     "class-name": _class_name,
 }
@@ -285,7 +248,7 @@ _CLASS: Final = (
 _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
     kind: tuple(map(_column, text.split("; ")))
     for kind, text in {
-        "Pod": "Name; Ready=pod-ready; Status=pod-status; "
+        "Pod": "Name; Ready=pod-ready; Status=status; "
         "Restarts=.status.containerStatuses[0].restartCount|0; Age; IP*=.status.podIP|<none>; "
         "Node*=.spec.nodeName|<none>; Nominated Node*=.status.nominatedNodeName|<none>; Readiness Gates*=.none|<none>",
         "Node": "Name; Status=node-status; Roles=node-roles; Age; "
@@ -297,9 +260,9 @@ _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
         "StatefulSet": "Name; Ready={.status.readyReplicas|0}/{.spec.replicas|1}; Age",
         "DaemonSet": "Name; Desired:integer=.status.desiredNumberScheduled|0; "
         "Current:integer=.status.currentNumberScheduled|0; Ready:integer=.status.numberReady|0; "
-        "Up-to-date:integer=.status.updatedNumberScheduled|0; Available:integer=.status.numberAvailable|0; "
-        "Node Selector=node-selector; Age",
-        "Job": "Name; Status=job-status; Completions={.status.succeeded|0}/{.spec.completions|1}; Age",
+        "Up-to-date:integer=.status.updatedNumberScheduled|0; Available:integer=.status.numberAvailable|0; Age",
+        "Job": "Name; Status=.status.conditions[0].type|Running; "
+        "Completions={.status.succeeded|0}/{.spec.completions|1}; Age",
         "Event": "Last Seen:date=.series.lastObservedTime|.lastTimestamp|.deprecatedLastTimestamp|.eventTime|"
         "<unknown>; Type=.type|; Reason=.reason|; Object=event-object; Message=.message|.note|",
         "Namespace": "Name; Status=.status.phase|; Age",
@@ -309,10 +272,10 @@ _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
         "PriorityClass": "Name; Value:integer=.value|0; Global-Default:boolean=.globalDefault|false; Age; "
         "PreemptionPolicy=.preemptionPolicy|",
         "PersistentVolume": "Name; Capacity=.spec.capacity.storage|; Access Modes=access-modes; "
-        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|; Status=phase; "
+        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|; Status=status; "
         "Claim={.spec.claimRef.namespace|}/{.spec.claimRef.name|}; "
         f"{_CLASS}; Reason=.status.reason|; Age; VolumeMode*=.spec.volumeMode|<unset>",
-        "PersistentVolumeClaim": "Name; Status=phase; Volume=.spec.volumeName|; "
+        "PersistentVolumeClaim": "Name; Status=status; Volume=.spec.volumeName|; "
         f"Capacity=.status.capacity.storage|; Access Modes=access-modes; {_CLASS}; Age; "
         "VolumeMode*=.spec.volumeMode|<unset>",
         "StorageClass": "Name=class-name; Provisioner=.provisioner|; ReclaimPolicy=.reclaimPolicy|Delete; "

@@ -29,7 +29,7 @@ class Field(NamedTuple):
 _STRUCTURES: Final[Mapping[str, str]] = {
     # Parts
     "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 4:selfLink:s 5:uid:s 6:resourceVersion:s 7:generation:i "
-    "8:creationTimestamp:t 9:deletionTimestamp:t 10:deletionGracePeriodSeconds:i? 11:labels:@s 12:annotations:@s "
+    "creationTimestamp:t deletionTimestamp:t 10:deletionGracePeriodSeconds:i? 11:labels:@s 12:annotations:@s "
     "13:ownerReferences:*OwnerReference 14:finalizers:*s managedFields:*j",
     "OwnerReference": "1:kind:s 3:name:s 4:uid:s 5:apiVersion:s 6:controller:b? 7:blockOwnerDeletion:b?",
     "ObjectReference": "1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s",
@@ -54,7 +54,7 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "volumeMounts:*j volumeDevices:*j livenessProbe:j readinessProbe:j startupProbe:j lifecycle:j securityContext:j",
     "ContainerPort": "1:name:s 2:hostPort:i 3:containerPort:i 4:protocol:s 5:hostIP:s",
     "EnvVar": "1:name:s 2:value:s valueFrom:j",
-    "Resources": "1:limits:@q 2:requests:@q claims:*j",
+    "Resources": "limits:@q requests:@q claims:*j",
     "Affinity": "nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity",
     "PodAffinity": "requiredDuringSchedulingIgnoredDuringExecution:*Term "
     "preferredDuringSchedulingIgnoredDuringExecution:*WeightedTerm",

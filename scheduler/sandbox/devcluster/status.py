@@ -4,7 +4,7 @@ Status objects: the API server's errors, with upstream's reasons, codes and mess
 Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.engine.syntax.field_errors import FieldError, aggregate
@@ -31,30 +31,25 @@ class StatusError(Exception):
         message: str,
         *,
         details: JsonObject | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = details
-        self.headers = dict(headers or {})
 
     def to_object(self) -> JsonObject:
         """Return the Status object for a body, or for an ERROR event of a watch."""
-        status: JsonObject = {
+        return {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
             "message": self.message,
+            **({"reason": self.reason} if self.reason else {}),
+            **({"details": self.details} if self.details is not None else {}),
+            "code": self.code,
         }
-        if self.reason:
-            status["reason"] = self.reason
-        if self.details is not None:
-            status["details"] = self.details
-        status["code"] = self.code
-        return status
 
 
 #: Code -> the reason that goes with it, where a message says all the rest.
@@ -80,8 +75,7 @@ _REASONS: Final = {
 def refused(code: int, message: str, *, retry_after_s: int = 0) -> StatusError:
     """Return a refusal with the usual reason of its code; `retry_after_s` > 0 is sent as a header too."""
     details: JsonObject = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
-    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
-    return StatusError(code, _REASONS.get(code, ""), message, details=details, headers=headers)
+    return StatusError(code, _REASONS.get(code, ""), message, details=details)
 
 
 def bad_request(message: str) -> StatusError:
@@ -94,72 +88,65 @@ def expired(message: str) -> StatusError:
     return refused(410, message)
 
 
-def _details(kind: Kind, name: str) -> JsonObject:
-    """Return details that name the resource, without empty fields, as Go's omitempty does."""
-    named = {"name": name, "group": kind.group, "kind": kind.plural}
-    return {key: value for key, value in named.items() if value}
+def _about(
+    code: int,
+    reason: str,
+    message: str,
+    kind: Kind,
+    name: str,
+    *,
+    kind_name: str = "",
+    causes: Sequence[JsonObject] = (),
+) -> StatusError:
+    """Return a refusal whose details name the object, without empty fields, as Go's omitempty does."""
+    details = {"name": name, "group": kind.group, "kind": kind_name or kind.plural, "causes": list(causes)}
+    return StatusError(code, reason, message, details={key: value for key, value in details.items() if value})
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
     """Return a 404: the object does not exist."""
-    return StatusError(404, "NotFound", f'{kind.qualified} "{name}" not found', details=_details(kind, name))
+    return _about(404, "NotFound", f'{kind.qualified} "{name}" not found', kind, name)
 
 
 def already_exists(kind: Kind, name: str) -> StatusError:
     """Return a 409: the name is taken."""
-    message = f'{kind.qualified} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, details=_details(kind, name))
+    return _about(409, "AlreadyExists", f'{kind.qualified} "{name}" already exists', kind, name)
 
 
 def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "") -> StatusError:
     """Return a 409: the write rests on an outdated state. `resource` replaces the kind's name (pods/binding)."""
     message = f'Operation cannot be fulfilled on {resource or kind.qualified} "{name}": {why}'
-    details = _details(kind, name) | ({"kind": resource} if resource else {})
-    return StatusError(409, "Conflict", message, details=details)
+    return _about(409, "Conflict", message, kind, name, kind_name=resource)
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """Return a 422: fields that break rules, each a cause."""
-    details: JsonObject = {"name": name} if name else {}
-    if kind.group:
-        details["group"] = kind.group
-    details["kind"] = kind.kind
-    details["causes"] = [error.cause() for error in errors]
     message = f'{kind.kind}{"." + kind.group if kind.group else ""} "{name}" is invalid: {aggregate(errors)}'
-    return StatusError(422, "Invalid", message, details=details)
+    causes = [error.cause() for error in errors]
+    return _about(422, "Invalid", message, kind, name, kind_name=kind.kind, causes=causes)
 
 
 def forbidden(kind: Kind, name: str, why: str, *, causes: Sequence[JsonObject] = ()) -> StatusError:
     """Return a 403: admission refuses the request."""
-    details = _details(kind, name) | ({"causes": list(causes)} if causes else {})
-    subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
-    return StatusError(403, "Forbidden", f"{subject}: {why}", details=details)
+    subject = f'{kind.qualified} "{name}"' if name else kind.qualified
+    return _about(403, "Forbidden", f"{subject} is forbidden: {why}", kind, name, causes=causes)
 
 
 def too_large_resource_version(asked: int, current: int) -> StatusError:
     """Return a 504: the resource version lies in the future."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return StatusError(
-        504,
-        "Timeout",
-        f"Timeout: Too large resource version: {asked}, current: {current}",
-        details={"causes": [cause], "retryAfterSeconds": 1},
-    )
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return StatusError(504, "Timeout", message, details={"causes": [cause], "retryAfterSeconds": 1})
 
 
 def resource_version_required(kind: Kind, name: str) -> StatusError:
     """Return a 422: the update lacks the resourceVersion that the kind requires. Upstream names the resource here."""
     error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
-    details: JsonObject = {"name": name, "group": kind.group, "kind": kind.plural, "causes": [error.cause()]}
     message = f'{kind.qualified} "{name}" is invalid: {aggregate([error])}'
-    return StatusError(
-        422, "Invalid", message, details={key: value for key, value in details.items() if value}
-    )
+    return _about(422, "Invalid", message, kind, name, causes=[error.cause()])
 
 
 def internal(message: str) -> StatusError:
     """Return a 500: the server itself failed."""
-    cause = {"message": message}
-    return StatusError(
-        500, "InternalError", f"Internal error occurred: {message}", details={"causes": [cause]}
-    )
+    text = f"Internal error occurred: {message}"
+    return StatusError(500, "InternalError", text, details={"causes": [{"message": message}]})

@@ -7,7 +7,7 @@ whose gate is off by default is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 #: The minor version whose behaviour everything else follows.
@@ -18,30 +18,24 @@ NEWEST_MINOR: Final = 37
 #: The first minor version that serves the kind, as `plural.group`, in the version that is served here; older ones have
 #: it as alpha or beta, which are off by default. PodGroups (scheduling.k8s.io) are off in all of them.
 _KINDS: Final[Mapping[str, int]] = {"devicetaintrules.resource.k8s.io": 37}
-_CLAIM: Final = (
-    *((36, f"spec.devices.requests[].exactly.{name}") for name in ("tolerations", "capacity")),
-    *((36, f"spec.devices.requests[].firstAvailable[].{name}") for name in ("tolerations", "capacity")),
+_CLAIM: Final = " ".join(
+    f"spec.devices.requests[].{one}.{name}"
+    for one in ("exactly", "firstAvailable[]")
+    for name in ("tolerations", "capacity")
 )
 _DEVICE: Final = (
     "taints", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "bindingConditions",
     "bindingFailureConditions", "bindsToNode", "allowMultipleAllocations",
 )  # fmt: skip
-#: The first minor version that stores a field, by kind and path; `[]` follows the name of a list.
-_FIELDS: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
-    "Pod": (
-        (36, "status.resources"),
-        (36, "status.allocatedResources"),
-        (36, "status.extendedResourceClaimStatus"),
-    ),
-    "Node": ((36, "status.declaredFeatures"),),
-    "DeviceClass": ((36, "spec.extendedResourceName"),),
+#: The fields that are stored since 1.36, by kind; `[]` follows the name of a list.
+_SINCE_36: Final[Mapping[str, str]] = {
+    "Pod": "status.resources status.allocatedResources status.extendedResourceClaimStatus",
+    "Node": "status.declaredFeatures",
+    "DeviceClass": "spec.extendedResourceName",
     "ResourceClaim": _CLAIM,
-    "ResourceClaimTemplate": tuple((since, f"spec.{path}") for since, path in _CLAIM),
-    "ResourceSlice": (
-        (36, "spec.sharedCounters"),
-        (36, "spec.perDeviceNodeSelection"),
-        *((36, f"spec.devices[].{name}") for name in _DEVICE),
-    ),
+    "ResourceClaimTemplate": _CLAIM.replace("spec.", "spec.spec."),
+    "ResourceSlice": "spec.sharedCounters spec.perDeviceNodeSelection "
+    + " ".join(f"spec.devices[].{name}" for name in _DEVICE),
 }
 
 
@@ -57,9 +51,8 @@ def hidden_kinds(minor: int) -> frozenset[str]:
 
 def drop_fields(kind: str, obj: dict[str, Any], minor: int) -> None:
     """Remove the fields that this version does not store from a new state of an object."""
-    for since, path in _FIELDS.get(kind, ()):
-        if minor < since:
-            _drop(obj, path)
+    for path in _SINCE_36.get(kind, "").split() if minor < 36 else ():
+        _drop(obj, path)
 
 
 def _drop(part: object, path: str) -> None:

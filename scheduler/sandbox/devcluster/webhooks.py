@@ -15,10 +15,9 @@ import base64
 import binascii
 import logging
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import aiohttp
@@ -34,18 +33,23 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.sandbox.devcluster.label_selectors import selects
+from scheduler.sandbox.devcluster.parts import selects
 from scheduler.sandbox.devcluster.status import StatusError, internal
 from scheduler.sandbox.devcluster.storage.history import copied
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.sandbox.devcluster.storage.store import ObjectStore, stored_form
 
 _LOG: Final = logging.getLogger(__name__)
-_API_VERSION: Final = "admission.k8s.io/v1"
-_KIND: Final = "AdmissionReview"
 _PATCH: Final = msgspec.json.Decoder(JsonPatch)
 #: Calls at a time; the rest wait.
 _MAX_CALLS: Final = 32
+#: What a rule for new pods has to name, one of each.
+_NEW_PODS: Final[Mapping[str, set[str]]] = {
+    "operations": {"*", "CREATE"},
+    "apiGroups": {"*", ""},
+    "apiVersions": {"*", "v1"},
+    "resources": {"*", "*/*", "pods", "pods/*"},
+}
 
 
 class _CallError(Exception):
@@ -72,18 +76,16 @@ class _Review(msgspec.Struct):
     response: _Response
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The circumstances of a pod's creation; `labels` are the namespace's, `warnings` collects those of webhooks."""
+class _Request(NamedTuple):
+    """The circumstances of a pod's creation; `warnings` collects those of webhooks."""
 
     namespace: str
-    labels: Mapping[str, str]
     warnings: list[str]
     dry_run: bool
 
 
 class WebhookAdmission:
-    """Creates pods that all webhooks allow. Close it when done."""
+    """Creates objects, pods if all webhooks allow it. Close it when done."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -99,28 +101,34 @@ class WebhookAdmission:
             await self._http.close()
             self._http = None
 
-    def is_needed(self) -> bool:
-        """Return True if any webhook is for new pods; without one the store creates pods alone."""
-        return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
-
     async def create(
-        self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
+        self, kind: Kind, namespace: str, obj: JsonObject, warnings: list[str], *, dry_run: bool = False
     ) -> JsonObject:
         """
-        Store a pod and return it. Warnings of webhooks are appended to `warnings`, even if the pod is refused.
+        Store a new object and return it. Warnings of webhooks are appended to `warnings`, even if a pod is refused.
 
         Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
         """
-        self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
+        if kind is not POD or not (self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS)):
+            return self._store.create(kind, namespace, obj, dry_run=dry_run)
+        self._store.check_namespace(POD, namespace, (obj.get("metadata") or {}).get("name", ""))
         labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
-        request = _Request(namespace, labels, warnings, dry_run)
-        pod = self._as_admitted(pod, namespace)
+        request = _Request(namespace, warnings, dry_run)
+        pod = self._as_admitted(obj, namespace)
         for webhook in self._webhooks(MUTATING_WEBHOOKS):
             # Earlier webhooks may have changed the labels.
             if _matches(webhook, pod, labels):
                 pod = self._patched(webhook, pod, namespace, await self._call(webhook, pod, request))
         new = self._store.prepared(POD, namespace, pod)
-        await self._validate(new, request)
+        questions = [
+            self._call(webhook, new, request, mutates=False)
+            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
+            if _matches(webhook, new, labels)
+        ]
+        # The first refusal counts, in the order of webhooks.
+        for outcome in await asyncio.gather(*questions, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
         return self._store.commit(POD, new, dry_run=dry_run)
 
     def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
@@ -146,17 +154,6 @@ class WebhookAdmission:
             if error.code == 403:
                 raise
             raise internal(f'patch of webhook "{webhook["name"]}": {error.message}') from error
-
-    async def _validate(self, pod: JsonObject, request: _Request) -> None:
-        """Raise the first StatusError, in the order of webhooks, if any refuses."""
-        questions = [
-            self._call(webhook, pod, request, mutates=False)
-            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
-            if _matches(webhook, pod, request.labels)
-        ]
-        for outcome in await asyncio.gather(*questions, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
 
     async def _call(
         self, webhook: JsonObject, pod: JsonObject, request: _Request, *, mutates: bool = True
@@ -230,15 +227,8 @@ def _matches(webhook: JsonObject, pod: JsonObject, namespace_labels: Mapping[str
 
 
 def _is_about_new_pods(rule: JsonObject) -> bool:
-    wanted: Iterable[tuple[str, set[str]]] = (
-        ("operations", {"*", "CREATE"}),
-        ("apiGroups", {"*", ""}),
-        ("apiVersions", {"*", "v1"}),
-        ("resources", {"*", "*/*", "pods", "pods/*"}),
-    )
-    return rule["scope"] in ("*", "Namespaced") and all(
-        some.intersection(rule[name]) for name, some in wanted
-    )
+    is_named = all(some.intersection(rule[name]) for name, some in _NEW_PODS.items())
+    return is_named and rule["scope"] in ("*", "Namespaced")
 
 
 def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
@@ -248,8 +238,6 @@ def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
         "uid": uid,
         "kind": kind,
         "resource": resource,
-        "requestKind": kind,
-        "requestResource": resource,
         "namespace": request.namespace,
         "operation": "CREATE",
         "userInfo": {"username": "devcluster-admin", "groups": ["system:masters", "system:authenticated"]},
@@ -260,7 +248,7 @@ def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
     }
     if name := (pod.get("metadata") or {}).get("name"):
         asked["name"] = name
-    return {"kind": _KIND, "apiVersion": _API_VERSION, "request": asked}
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked}
 
 
 def _verified(answer: bytes, uid: str, *, mutates: bool) -> _Response:

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from scheduler.errors import SettingsError
-from scheduler.sandbox.demo.command import STORIES, VERSIONS, playable, summary
+from scheduler.sandbox.demo.command import STORIES, VERSIONS, playable
 from scheduler.sandbox.devcluster.versions import NEWEST_MINOR, OLDEST_MINOR
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
@@ -155,8 +155,3 @@ def test_a_story_that_needs_a_newer_kubernetes_is_left_out_and_said_to_be(
     assert capsys.readouterr().err == "story 7 is left out: it needs Kubernetes 1.36\n"
     with pytest.raises(SettingsError, match=r"found Kubernetes 1\.35, expected --version 1\.36"):
         playable(7, 35)
-
-
-def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:
-    assert summary(1, 1, 1) == "demo: 1 story, 1 pod placed, 1 rule broken"
-    assert summary(5, 1107, 0) == "demo: 5 stories, 1107 pods placed, 0 rules broken"

@@ -48,12 +48,6 @@ def test_the_pairs_differ_in_match_label_keys_alone(without: str, with_keys: str
     assert "matchLabelKeys" not in repr(pods[0])
 
 
-def test_another_name_is_put_in_by_one_replacement() -> None:
-    namespace, deployment = documents("03-tenant.yaml", {"azure": "coral"})
-    assert namespace["metadata"]["name"] == "tenant-coral"
-    assert deployment["spec"]["template"]["metadata"]["labels"] == {"tenant": "coral"}
-
-
 def test_a_missing_manifest_is_one_line_that_names_it() -> None:
     with pytest.raises(SettingsError, match=r"nothing\.yaml: found No such file or directory") as caught:
         documents("nothing.yaml")

@@ -68,23 +68,6 @@ MANIFESTS = {
       - metadata: {name: data}
         spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
     """,
-    "widgets": """
-    apiVersion: apiextensions.k8s.io/v1
-    kind: CustomResourceDefinition
-    metadata: {name: widgets.example.com}
-    spec:
-      group: example.com
-      scope: Namespaced
-      names: {plural: widgets, kind: Widget, shortNames: [wd]}
-      versions:
-      - name: v1
-        served: true
-        storage: true
-        schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-        additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
-    """,
-    "widget-3": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 3}}",
-    "widget-4": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 4}}",
 }
 #: What is done in a new cluster -> its commands. `$` is a kubectl that succeeds, `!` one that fails. Each line below a
 #: command has to be a line of its output; `...` stands for any text, and blanks count once.
@@ -107,13 +90,9 @@ SESSIONS = {
         $ rollout status deployment/web
         $ create pdb b --selector=app=web --min-available=2
         $ create priorityclass high --value=1000
-        $ get pods
-        NAME READY STATUS RESTARTS AGE
-        web-... 1/1 Running 0 ...
-        $ get pods -A
-        NAMESPACE NAME READY STATUS RESTARTS AGE
-        $ get pods --show-labels
-        NAME READY STATUS RESTARTS AGE LABELS
+        $ get pods -A --show-labels
+        NAMESPACE NAME READY STATUS RESTARTS AGE LABELS
+        default web-... 1/1 Running 0 ...
         $ get pods -o wide
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
         web-... 1/1 Running 0 ... 10... node-000... <none> <none>
@@ -126,29 +105,18 @@ SESSIONS = {
         $ get rs
         NAME DESIRED CURRENT READY AGE
         web-... 3 3 3 ...
-        $ get sts
-        NAME READY AGE
         $ get svc
         NAME AGE
         $ get ns
-        NAME STATUS AGE
         default Active ...
         $ get leases
-        NAME HOLDER AGE
         l me ...
-        $ get sc
-        NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
         $ get events
         LAST SEEN TYPE REASON OBJECT MESSAGE
         ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
-        $ get events.events.k8s.io
-        LAST SEEN TYPE REASON OBJECT MESSAGE
-        ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
         $ get pdb
-        NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
         b 2 N/A 1 ...
         $ get pc
-        NAME VALUE GLOBAL-DEFAULT AGE PREEMPTIONPOLICY
         high 1000 false ... PreemptLowerPriority
         $ get all
         pod/web-... 1/1 Running 0 ...
@@ -170,8 +138,6 @@ SESSIONS = {
         web:1 side:1
         $ apply --server-side --force-conflicts -f web
         deployment.apps/web serverside-applied
-        $ apply --server-side --field-manager=me -f others
-        configmap/c serverside-applied
         $ apply --server-side --field-manager=me -f others
         configmap/c serverside-applied
         ! apply --validate=strict -f misspelled
@@ -205,8 +171,6 @@ SESSIONS = {
         50%
         $ get svc s -o jsonpath={.spec.ports[0].targetPort}
         8080
-        $ get pc high -o jsonpath={.value}
-        1000
         $ get secret key -o jsonpath={.data.a}
         Yg==
         $ get clusterrole scraper -o jsonpath={.rules}
@@ -256,23 +220,7 @@ SESSIONS = {
         $ apply -f daemons
         $ rollout status ds/web
         $ get ds
-        web 3 3 3 3 3 <none> ...
-    """,
-    "custom resources": """
-        $ apply -f widgets
-        $ wait --for=condition=established crd/widgets.example.com
-        $ apply -f widget-3
-        widget.example.com/w created
-        $ apply -f widget-3
-        widget.example.com/w unchanged
-        $ apply -f widget-4
-        widget.example.com/w configured
-        $ get wd
-        NAME SIZE
-        w 4
-        $ delete crd widgets.example.com
-        ! get wd
-        ...the server could not find the requested resource...
+        web 3 3 3 3 3 ...
     """,
     "rollouts": """
         $ apply -f web
@@ -302,14 +250,8 @@ SESSIONS = {
         pod/one labeled
         $ annotate pod one note=hello
         pod/one annotated
-        $ get pods -l tier=front -L tier -o name
-        pod/one
-        ! label pod one tier=back
-        ...already has a value (front)...
         $ label pod one tier-
         pod/one unlabeled
-        $ label node node-0001 disk=ssd --overwrite
-        node/node-0001 labeled
         $ label node node-0001 node-role.kubernetes.io/worker=
         $ get node node-0001
         node-0001 Ready worker ...
@@ -317,8 +259,6 @@ SESSIONS = {
         pod/one patched
         $ wait --for=condition=Ready pod/one
         pod/one condition met
-        $ events --for pod/one
-        No events found...
     """,
     "descriptions": """
         $ apply -f web

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT, JsonObject
+from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT, TOKEN_REQUEST, JsonObject
+from scheduler.sandbox.devcluster.parts import rfc3339
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 MASTERS: Final = "system:masters"
@@ -26,8 +25,7 @@ UNAUTHENTICATED: Final = "system:unauthenticated"
 _DEFAULT_S: Final = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(NamedTuple):
     """The sender of a request."""
 
     name: str
@@ -43,10 +41,9 @@ class User:
 ADMIN: Final = User("devcluster-admin", (MASTERS, AUTHENTICATED))
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     namespace: str
-    name: str
+    account: str
     uid: str
     expires_s: float
 
@@ -62,11 +59,10 @@ class Authenticator:
     def user_of(self, headers: Mapping[str, str]) -> User:
         """Return the sender of a request. Raises: StatusError 401 for an unknown token, or a missing required one."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            if self._token is None:
-                return ADMIN
-            raise status.refused(401, "Unauthorized")
-        user = self.user_of_token(token)
+        has_token = scheme.lower() == "bearer" and token
+        if not has_token and self._token is None:
+            return ADMIN
+        user = self.user_of_token(token) if has_token else None
         if user is None:
             raise status.refused(401, "Unauthorized")
         return user
@@ -78,31 +74,22 @@ class Authenticator:
         issued = self._issued.get(token)
         if issued is None or issued.expires_s <= self._store.now_s():
             return None
-        account = self._store.find(SERVICE_ACCOUNT, issued.namespace, issued.name)
+        account = self._store.find(SERVICE_ACCOUNT, issued.namespace, issued.account)
         if account is None or account["metadata"]["uid"] != issued.uid:
             return None
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{issued.namespace}", AUTHENTICATED)
-        name = f"system:serviceaccount:{issued.namespace}:{issued.name}"
-        return User(name, groups, issued.uid)
+        return User(f"system:serviceaccount:{issued.namespace}:{issued.account}", groups, issued.uid)
 
     def issue(self, namespace: str, name: str, request: JsonObject) -> JsonObject:
         """Return the TokenRequest with a new token of the ServiceAccount. Raises: StatusError 404."""
         account = self._store.get(SERVICE_ACCOUNT, namespace, name)["metadata"]
         lifetime_s = (request.get("spec") or {}).get("expirationSeconds", _DEFAULT_S)
-        token, now_s = secrets.token_urlsafe(32), self._store.now_s()
-        issued = _Token(namespace, name, account["uid"], now_s + lifetime_s)
-        self._issued[token] = issued
-        spec = {"audiences": [AUDIENCE], "expirationSeconds": lifetime_s, "boundObjectRef": None}
-        metadata = {
-            "name": name,
-            "namespace": namespace,
-            "uid": account["uid"],
-            "creationTimestamp": rfc3339(now_s),
-        }
+        token, expires_s = secrets.token_urlsafe(32), self._store.now_s() + lifetime_s
+        self._issued[token] = _Token(namespace, name, account["uid"], expires_s)
         return {
-            "kind": "TokenRequest",
-            "apiVersion": "authentication.k8s.io/v1",
-            "metadata": metadata,
-            "spec": spec,
-            "status": {"token": token, "expirationTimestamp": rfc3339(issued.expires_s)},
+            "kind": TOKEN_REQUEST.kind,
+            "apiVersion": TOKEN_REQUEST.api_version,
+            "metadata": {key: account[key] for key in ("name", "namespace", "uid")},
+            "spec": {"audiences": [AUDIENCE], "expirationSeconds": lifetime_s, "boundObjectRef": None},
+            "status": {"token": token, "expirationTimestamp": rfc3339(expires_s)},
         }

@@ -87,11 +87,8 @@ def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> st
     if kind is None:
         message = f'forbidden: User {go_text(user.name)} cannot {attributes.verb} path "{attributes.path}"'
         return status.StatusError(403, "Forbidden", message, details={})
-    where = (
-        f"in the namespace {go_text(attributes.namespace)}"
-        if attributes.namespace
-        else "at the cluster scope"
-    )
+    namespace = go_text(attributes.namespace)
+    where = f"in the namespace {namespace}" if attributes.namespace else "at the cluster scope"
     why = (
         f"User {go_text(user.name)} cannot {attributes.verb} resource {go_text(attributes.full_resource)} "
         f"in API group {go_text(attributes.group)} {where}"
@@ -100,15 +97,13 @@ def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> st
 
 
 def _is_subject(user: User, subject: JsonObject, namespace: str) -> bool:
-    match subject["kind"]:
-        case "User":
-            return bool(user.name == subject["name"])
-        case "Group":
-            return subject["name"] in user.groups
-        case "ServiceAccount":
-            where = subject.get("namespace") or namespace
-            return user.name == f"system:serviceaccount:{where}:{subject['name']}"
-    return False
+    account = f"system:serviceaccount:{subject.get('namespace') or namespace}:{subject['name']}"
+    is_named = {
+        "User": user.name == str(subject["name"]),
+        "Group": subject["name"] in user.groups,
+        "ServiceAccount": user.name == account,
+    }
+    return is_named.get(subject["kind"], False)
 
 
 def _covers(rule: JsonObject, attributes: Attributes) -> bool:

@@ -69,15 +69,11 @@ def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
 
 
 def _access_status(store: ObjectStore, user: User, spec: JsonObject) -> JsonObject:
-    attributes = _attributes(spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {})
+    wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    names = ("path",) if wanted is None else ("group", "resource", "subresource", "namespace", "name")
+    stated = path if wanted is None else wanted
+    attributes = Attributes(stated.get("verb") or "", **{name: stated.get(name) or "" for name in names})
     return {"allowed": authorize(store, user, attributes)}
-
-
-def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
-    if wanted is None:
-        return Attributes(path.get("verb") or "", path=path.get("path") or "")
-    names = ("group", "resource", "subresource", "namespace", "name")
-    return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
 
 
 def _rules(store: ObjectStore, user: User, namespace: str) -> JsonObject:

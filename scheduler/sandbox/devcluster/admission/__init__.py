@@ -5,8 +5,7 @@ Pure: objects in; objects, errors or a StatusError out.
 
     strategies, strategy   one `Strategy` per kind: defaults, preparation, validation; most are rows of a table
     shapes           the JSON types of the fields that are read, and fields that a kind does not have
-    defaults         the fields that the server fills in
-    metadata         the rules of names, labels and owners
-    pods             what the server writes into a pod; its rules: pod_validation, pod_parts, affinity
-    workloads, volumes, device_claims, events, definitions   the rules of those kinds
+    metadata         the rules of names and labels
+    pods, affinity   what the server writes into a pod, and its rules
+    workloads, volumes, device_claims, definitions   the rules of those kinds
 """

@@ -70,9 +70,3 @@ def affinity_errors(affinity: JsonObject) -> Iterator[FieldError]:
         for index, weighted in enumerate(terms_by_list.get(_PREFERRED) or []):
             path = f"spec.affinity.{side}.{_PREFERRED}[{index}]"
             yield from affinity_rules.weighted_term_errors(weighted, path)
-
-
-def constraint_errors(constraints: Sequence[JsonObject]) -> Iterator[FieldError]:
-    """Yield the rules that merged topology spread constraints break, in upstream's order."""
-    every = range(len(constraints))
-    yield from affinity_rules.constraint_errors(constraints, "spec.topologySpreadConstraints", every)

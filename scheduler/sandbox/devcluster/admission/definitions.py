@@ -14,8 +14,6 @@ from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, PrinterColumn
 
-#: Subresources of a version that are served; `scale` is not.
-_SUBRESOURCES: Final = ("status",)
 _AGE: Final = PrinterColumn("Age", "date", ".metadata.creationTimestamp", wide=False)
 
 
@@ -32,7 +30,8 @@ def kinds_of(definition: JsonObject) -> tuple[Kind, ...]:
             namespaced=spec.get("scope") == "Namespaced",
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
-            subresources=tuple(name for name in _SUBRESOURCES if name in (version.get("subresources") or {})),
+            # The other one, `scale`, is not served.
+            subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
             printer_columns=_columns(version),
         )
         for version in spec["versions"]
@@ -57,32 +56,31 @@ def _default_names(definition: JsonObject) -> None:
 
 def _prepare_definition(definition: JsonObject, view: View) -> None:
     """Accept the names and establish the definition, as upstream's controllers do a moment later."""
+    spec = definition["spec"]
     texts = (
         ("NamesAccepted", "NoConflicts", "no conflicts found"),
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
     )
-    conditions = [
-        {"type": name, "status": "True", "lastTransitionTime": view.now, "reason": reason, "message": text}
-        for name, reason, text in texts
-    ]
-    definition["status"] = {"conditions": conditions, **_accepted(definition)}
-
-
-def _accepted(definition: JsonObject) -> JsonObject:
-    spec = definition["spec"]
-    stored = [one["name"] for one in spec.get("versions") or () if one.get("storage")]
-    return {"acceptedNames": spec["names"], "storedVersions": stored}
+    definition["status"] = {
+        "conditions": [
+            {
+                "type": name,
+                "status": "True",
+                "lastTransitionTime": view.now,
+                "reason": reason,
+                "message": text,
+            }
+            for name, reason, text in texts
+        ],
+        "acceptedNames": spec["names"],
+        "storedVersions": [one["name"] for one in spec.get("versions") or () if one.get("storage")],
+    }
 
 
 def _definition_errors(definition: JsonObject) -> Iterator[FieldError]:
-    spec = definition["spec"]
-    name, expected = (
-        definition["metadata"].get("name", ""),
-        f"{spec['names'].get('plural')}.{spec.get('group')}",
-    )
-    if name != expected:
-        detail = 'must be spec.names.plural+"."+spec.group'
-        yield field_errors.invalid("metadata.name", name, detail)
+    spec, name = definition["spec"], definition["metadata"].get("name", "")
+    if name != f"{spec['names'].get('plural')}.{spec.get('group')}":
+        yield field_errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
 DEFINITIONS: Final = Strategy(
@@ -91,7 +89,6 @@ DEFINITIONS: Final = Strategy(
     choices={"spec.scope": ("Cluster", "Namespaced")},
     defaults={"spec.names": {}, "spec.conversion": {"strategy": "None"}},
     has_generation=True,
-    has_status=True,
     set_defaults=_default_names,
     prepare_create=_prepare_definition,
     validate=_definition_errors,
@@ -99,7 +96,6 @@ DEFINITIONS: Final = Strategy(
 CUSTOM: Final = Strategy(has_generation=True, unconditional_update=False)
 CUSTOM_WITH_STATUS: Final = Strategy(
     has_generation=True,
-    has_status=True,
     unconditional_update=False,
     prepare_create=lambda obj, _: obj.pop("status", None),
 )

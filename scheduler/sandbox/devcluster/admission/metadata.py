@@ -1,5 +1,5 @@
 """
-The rules of metadata, which every object keeps. Difference: owners are not checked.
+The rules of metadata, which every object keeps, and of names. Difference: owners are not checked.
 
 Source: apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation (kubernetes 1.36).
 """
@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
-from scheduler.sandbox.devcluster.admission.checks import well_formed
 from scheduler.sandbox.devcluster.kinds import JsonObject
+
+
+def well_formed(text: str, path: str, faults: Callable[[str], list[str]]) -> Iterator[FieldError]:
+    """Yield an error for every fault of a name, a label's key or a label's value."""
+    return (field_errors.invalid(path, text, fault) for fault in faults(text))
 
 
 def metadata_errors(metadata: JsonObject, name_faults: Callable[[str], list[str]]) -> Iterator[FieldError]:

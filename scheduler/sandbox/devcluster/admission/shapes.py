@@ -11,17 +11,31 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.sandbox.devcluster.admission.checks import QUANTITY_RULE, quantity
+from scheduler.engine.syntax.quantity import Quantity, QuantityError, parse_quantity
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, WHOLE, Field
 from scheduler.sandbox.devcluster.status import bad_request
 
+#: What upstream says of text that is no quantity.
+_QUANTITY_RULE: Final = (
+    r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 #: Kinds whose shapes are kept; there are fewer.
 _MAX_KINDS: Final = 256
 
 
 class _Quantity:
     """Marks a field that holds a quantity."""
+
+
+def quantity(value: object) -> Quantity | None:
+    """Return the amount that a JSON value states; None if it is no quantity."""
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return parse_quantity(value)
+    except QuantityError:
+        return None
 
 
 def check_request(kind_name: str, body: JsonObject) -> None:
@@ -74,11 +88,9 @@ def _unknown(structure: str, obj: JsonObject, path: str) -> Iterator[str]:
 
 def _check_quantity(_: type, value: object) -> _Quantity:
     if quantity(value) is None:
-        raise ValueError(QUANTITY_RULE)
+        raise ValueError(_QUANTITY_RULE)
     return _Quantity()
 
-
-# -- structures from the table -------------------------------------------------------------------------------
 
 _SCALARS: Final[Mapping[str, Any]] = {
     "s": str, "i": int, "b": bool, "y": str, "t": str, "q": _Quantity, "o": int | str, "j": dict[str, Any],

@@ -2,19 +2,20 @@
 The strategy of each kind. A kind that is not listed here is plain data.
 
 Source: the strategies under pkg/registry, and pkg/apis/*/validation (kubernetes 1.36). Difference: kinds that the
-scheduler neither writes nor has users write for it have the rules that their row names, and no more.
+scheduler neither writes nor has users write for it have the rules that their row names, and no more; an update may
+change every field of an event, and one of core/v1 may lack what the newer version needs.
 """
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.engine.syntax.names import dns_label_faults
+from scheduler.engine.syntax.names import dns_label_faults, label_key_faults
 from scheduler.sandbox.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
 from scheduler.sandbox.devcluster.admission.device_claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from scheduler.sandbox.devcluster.admission.events import EVENTS, EVENTS_V1
 from scheduler.sandbox.devcluster.admission.pods import PODS
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.admission.volumes import CLAIMS, VOLUMES
@@ -31,22 +32,10 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-# -- namespaces and nodes ------------------------------------------------------------------------------------
-
-
 def _label_with_name(namespace: JsonObject) -> None:
     metadata = namespace["metadata"]
     if name := metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: name}
-
-
-def _prepare_namespace(namespace: JsonObject, _: View) -> None:
-    namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-
-
-def _keep_finalizers(new: JsonObject, old: JsonObject, _: View) -> None:
-    """Keep spec.finalizers, which the end of the namespace alone empties."""
-    new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
 
 
 def _prepare_node(node: JsonObject, _: View) -> None:
@@ -57,34 +46,52 @@ def _prepare_node(node: JsonObject, _: View) -> None:
         status["allocatable"] = dict(status["capacity"])
 
 
-# -- secrets and roles ---------------------------------------------------------------------------------------
-
-
 def _default_secret(secret: JsonObject) -> None:
     if texts := secret.pop("stringData", None):
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
-def _path_segment_faults(name: str) -> list[str]:
-    if name in (".", ".."):
-        return [f"may not be '{name}'"]
-    return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in name]
+def _any_name(_: str) -> list[str]:
+    return []
 
 
 def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
     yield from selector_errors((budget.get("spec") or {}).get("selector"), "spec.selector")
 
 
-# -- the table -----------------------------------------------------------------------------------------------
+#: Most bytes of a field.
+_EVENT_LENGTHS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+
+
+def _event_errors(event: JsonObject) -> Iterator[FieldError]:
+    """Yield the rules of every version that an event breaks; an eventTime marks the newer kind of event."""
+    namespace = event["metadata"].get("namespace", "")
+    regarding = (event.get("involvedObject") or {}).get("namespace") or ""
+    is_new = bool(event.get("eventTime"))
+    of_cluster = namespace == "default" or (is_new and namespace == "kube-system")
+    if not (regarding == namespace or (is_new and regarding) or (not regarding and of_cluster)):
+        yield field_errors.invalid("involvedObject.namespace", regarding, "does not match event.namespace")
+
+
+def _event_v1_errors(event: JsonObject) -> Iterator[FieldError]:
+    yield from _event_errors(event)
+    series = event.get("series")
+    if series is not None and (series.get("count") or 0) < 2:
+        yield field_errors.invalid("series.count", "", "should be at least 2")
+    if event.get("type") not in ("Normal", "Warning"):
+        yield field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
+    for name, limit in _EVENT_LENGTHS.items():
+        if len((event.get(name) or "").encode()) > limit:
+            yield field_errors.invalid(name, "", f"can have at most {limit} characters")
+
 
 _PLAIN: Final = Strategy()
-_COUNTED: Final[Any] = {"has_generation": True, "has_status": True}
 #: No disruption is allowed before the controller has counted.
-_NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
+_NO_DISRUPTION: Final = dict.fromkeys(
     ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
 )
-_ROLES: Final = Strategy(required="rules[].verbs", name_faults=_path_segment_faults)
+_ROLES: Final = Strategy(required="rules[].verbs", name_faults=_any_name)
 _ROLE_BINDINGS: Final = Strategy(
     required="roleRef.kind roleRef.name subjects[].kind subjects[].name",
     choices={
@@ -93,7 +100,7 @@ _ROLE_BINDINGS: Final = Strategy(
     },
     defaults={"roleRef.apiGroup": "rbac.authorization.k8s.io"},
     fixed="roleRef",
-    name_faults=_path_segment_faults,
+    name_faults=_any_name,
 )
 _WEBHOOKS: Final = Strategy(
     required="webhooks[].name webhooks[].clientConfig webhooks[].sideEffects webhooks[].admissionReviewVersions "
@@ -115,40 +122,38 @@ _WEBHOOKS: Final = Strategy(
     has_generation=True,
     unconditional_update=False,
 )
+#: Events as events.k8s.io/v1 takes them.
+_EVENTS_V1: Final = Strategy(
+    required="eventTime reportingComponent reportingInstance action reason",
+    names={"reportingComponent": label_key_faults},
+    validate=_event_v1_errors,
+)
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "pods": PODS,
     "nodes": Strategy(
         required="spec.taints[].key",
         choices={"spec.taints[].effect": _TAINT_EFFECTS},
-        has_status=True,
-        status_writes_metadata=True,
         prepare_create=_prepare_node,
     ),
     "namespaces": Strategy(
-        has_status=True,
-        returns_deleted=True,
         name_faults=dns_label_faults,
+        defaults={"spec.finalizers": ["kubernetes"]},
         set_defaults=_label_with_name,
         initial_status={"phase": "Active"},
-        prepare_create=_prepare_namespace,
-        prepare_update=_keep_finalizers,
     ),
     "services": Strategy(
         defaults={"spec.type": "ClusterIP", "spec.ports[].protocol": "TCP"},
-        has_status=True,
-        returns_deleted=True,
         name_faults=dns_label_faults,
     ),
-    "serviceaccounts": Strategy(returns_deleted=True),
     "secrets": Strategy(defaults={"type": "Opaque"}, set_defaults=_default_secret),
-    "events": EVENTS,
+    "events": Strategy(validate=_event_errors),
     "deployments.apps": DEPLOYMENTS,
     "replicasets.apps": REPLICA_SETS,
     "statefulsets.apps": STATEFUL_SETS,
     "daemonsets.apps": DAEMON_SETS,
     "jobs.batch": JOBS,
-    "cronjobs.batch": Strategy(required="spec.schedule", **_COUNTED),
-    "replicationcontrollers": Strategy(defaults={"spec.replicas": 1}, **_COUNTED),
+    "cronjobs.batch": Strategy(required="spec.schedule", has_generation=True),
+    "replicationcontrollers": Strategy(defaults={"spec.replicas": 1}, has_generation=True),
     "persistentvolumes": VOLUMES,
     "persistentvolumeclaims": CLAIMS,
     "storageclasses.storage.k8s.io": Strategy(
@@ -159,11 +164,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         },
         defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
         fixed="provisioner reclaimPolicy volumeBindingMode",
-        returns_deleted=True,
     ),
-    "csidrivers.storage.k8s.io": Strategy(returns_deleted=True),
-    "csinodes.storage.k8s.io": Strategy(returns_deleted=True),
-    "volumeattachments.storage.k8s.io": Strategy(has_status=True, returns_deleted=True),
     "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
     "resourceslices.resource.k8s.io": Strategy(
@@ -171,12 +172,9 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         "spec.devices[].taints[].key",
         choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
         has_generation=True,
-        returns_deleted=True,
     ),
     "deviceclasses.resource.k8s.io": Strategy(
-        required="spec.selectors[].cel spec.config[].opaque",
-        has_generation=True,
-        returns_deleted=True,
+        required="spec.selectors[].cel spec.config[].opaque", has_generation=True
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
@@ -191,7 +189,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         has_generation=True,
     ),
     "poddisruptionbudgets.policy": Strategy(
-        unconditional_update=False, initial_status=_NO_DISRUPTION, validate=_budget_errors, **_COUNTED
+        unconditional_update=False,
+        initial_status=_NO_DISRUPTION,
+        validate=_budget_errors,
+        has_generation=True,
     ),
     "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
 }
@@ -201,4 +202,4 @@ def strategy_of(kind: Kind) -> Strategy:
     """Return the strategy of a kind."""
     if kind.is_custom:
         return CUSTOM_WITH_STATUS if "status" in kind.subresources else CUSTOM
-    return EVENTS_V1 if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _PLAIN)
+    return _EVENTS_V1 if kind.group == "events.k8s.io" else _BY_STORAGE.get(kind.storage, _PLAIN)

@@ -5,17 +5,16 @@ and never changes.
 Source: pkg/apis/{apps,batch}/validation/validation.go, v1/defaults.go and pkg/registry/{apps,batch} (kubernetes 1.36).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.sandbox.devcluster.admission.checks import stated
-from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec, default_template
+from scheduler.sandbox.devcluster.admission.pods import default_pod_spec
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from scheduler.sandbox.devcluster.label_selectors import selects
+from scheduler.sandbox.devcluster.parts import selects
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
@@ -23,37 +22,38 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 
 def _workload(
     defaults: JsonObject,
-    initial_counts: tuple[str, ...] = (),
+    *,
+    initial_counts: str = "",
+    rolling: tuple[str, JsonObject] | None = None,
     **traits: Any,  # noqa: ANN401 - the fields of a Strategy
 ) -> Strategy:
-    """Return the strategy of one kind; `initial_counts` are those that its empty status prints."""
-    return Strategy(
-        defaults=defaults,
-        fixed="spec.selector",
-        has_generation=True,
-        has_status=True,
-        initial_status=dict.fromkeys(initial_counts, 0),
-        **{"validate": _errors, "set_defaults": _default, **traits},
-    )
+    """
+    Return the strategy of one kind.
 
-
-def _default(workload: JsonObject) -> None:
-    default_template(workload["spec"])
-
-
-def _default_rolling(name: str, **rolling: int | str) -> Callable[[JsonObject], None]:
-    """Return what fills in how a workload replaces its pods; `rolling` are the defaults of a rolling update."""
+    `initial_counts` are those that its empty status prints; `rolling` names the field that says how it replaces pods,
+    with the defaults of a rolling update.
+    """
 
     def default(workload: JsonObject) -> None:
         spec = workload["spec"]
-        default_template(spec)
-        strategy = spec.setdefault(name, {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            strategy["rollingUpdate"] = rolling | (strategy.get("rollingUpdate") or {})
-        for claim in spec.get("volumeClaimTemplates") or []:
-            default_claim_spec(claim.setdefault("spec", {}))
+        if template := spec.get("template"):
+            template.setdefault("metadata", {})
+            default_pod_spec(template.setdefault("spec", {}))
+        if rolling:
+            strategy = spec.setdefault(rolling[0], {})
+            if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+                strategy["rollingUpdate"] = rolling[1] | (strategy.get("rollingUpdate") or {})
 
-    return default
+    return Strategy(
+        required="spec.template.spec.containers",
+        natural="spec.replicas spec.parallelism spec.completions",
+        defaults=defaults,
+        fixed="spec.selector",
+        has_generation=True,
+        initial_status=dict.fromkeys(initial_counts.split(), 0),
+        set_defaults=default,
+        **{"validate": _errors, **traits},
+    )
 
 
 def _errors(workload: JsonObject) -> Iterator[FieldError]:
@@ -67,23 +67,14 @@ def _errors(workload: JsonObject) -> Iterator[FieldError]:
     elif not selects(selector, labels):
         detail = "`selector` does not match template `labels`"
         yield field_errors.invalid("spec.template.metadata.labels", labels, detail)
-    yield from stated(template.get("spec") or {}, "spec.template.spec.", "containers")
-
-
-# -- jobs ----------------------------------------------------------------------------------------------------
-
-
-def _default_job(job: JsonObject) -> None:
-    spec = job["spec"]
-    default_template(spec)
-    if spec.get("completions") is None and "parallelism" not in spec:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
 
 
 def _prepare_job(job: JsonObject, _: View) -> None:
     """Give the Job, its selector and its template labels that no other Job has."""
     spec, metadata = job["spec"], job["metadata"]
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
     uid, name = metadata["uid"], metadata.get("name", "")
     own = {CONTROLLER_UID: uid, JOB_NAME: name, "controller-uid": uid, "job-name": name}
     for labelled in (spec.setdefault("template", {}).setdefault("metadata", {}), metadata):
@@ -93,7 +84,6 @@ def _prepare_job(job: JsonObject, _: View) -> None:
 
 def _job_errors(job: JsonObject) -> Iterator[FieldError]:
     pod = (job["spec"].get("template") or {}).get("spec") or {}
-    yield from stated(pod, "spec.template.spec.", "containers")
     if pod.get("restartPolicy", "Always") == "Always":
         detail = 'valid values: "OnFailure", "Never"'
         yield field_errors.required("spec.template.spec.restartPolicy", detail)
@@ -101,23 +91,26 @@ def _job_errors(job: JsonObject) -> Iterator[FieldError]:
 
 DEPLOYMENTS: Final = _workload(
     {"spec.replicas": 1, "spec.progressDeadlineSeconds": 600, "spec.revisionHistoryLimit": 10},
-    set_defaults=_default_rolling("strategy", maxUnavailable="25%", maxSurge="25%"),
+    rolling=("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"}),
 )
-REPLICA_SETS: Final = _workload({"spec.replicas": 1}, ("replicas",))
+REPLICA_SETS: Final = _workload({"spec.replicas": 1}, initial_counts="replicas")
 STATEFUL_SETS: Final = _workload(
-    {"spec.replicas": 1, "spec.podManagementPolicy": "OrderedReady", "spec.revisionHistoryLimit": 10},
-    ("replicas", "availableReplicas"),
-    set_defaults=_default_rolling("updateStrategy", partition=0),
+    {
+        "spec.replicas": 1,
+        "spec.podManagementPolicy": "OrderedReady",
+        "spec.revisionHistoryLimit": 10,
+        "spec.volumeClaimTemplates[].spec.volumeMode": "Filesystem",
+    },
+    initial_counts="replicas availableReplicas",
+    rolling=("updateStrategy", {"partition": 0}),
 )
 DAEMON_SETS: Final = _workload(
     {"spec.revisionHistoryLimit": 10},
-    ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
-    set_defaults=_default_rolling("updateStrategy", maxSurge=0, maxUnavailable=1),
+    initial_counts="currentNumberScheduled desiredNumberScheduled numberMisscheduled numberReady",
+    rolling=("updateStrategy", {"maxSurge": 0, "maxUnavailable": 1}),
 )
 JOBS: Final = _workload(
     {"spec.backoffLimit": 6, "spec.completionMode": "NonIndexed", "spec.suspend": False},
-    returns_deleted=True,
-    set_defaults=_default_job,
     prepare_create=_prepare_job,
     validate=_job_errors,
 )

@@ -28,10 +28,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object with this name and uid."""
+    """Delete the object with this name and uid; `grace_s` None leaves the grace to the object."""
 
     kind: Kind
     obj: JsonObject
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

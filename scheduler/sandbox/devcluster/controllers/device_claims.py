@@ -1,5 +1,5 @@
 """
-The plans of the controller of device claims: it creates the claims of templates, and frees what no pod uses.
+The controller of device claims: it creates the claims of templates, and frees what no pod uses.
 
 Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36). Difference: nothing is reserved for a pod that
 was bound without a scheduler.
@@ -7,7 +7,6 @@ was bound without a scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
@@ -20,14 +19,22 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     status_written,
     without,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import controller_ref, controller_uid, uid
-from scheduler.sandbox.devcluster.controllers.pods import is_terminal, is_terminating, node_name
-from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject
+from scheduler.sandbox.devcluster.controllers.objects import (
+    annotation,
+    controller_of,
+    controller_ref,
+    is_active,
+    is_terminal,
+    is_terminating,
+    key_of,
+    node_name,
+    uid,
+)
+from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, JsonObject
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Annotation of a claim made from a template: the pod's name of it.
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-
-Find = Callable[[str], JsonObject | None]
 
 
 def pod_claims(pod: JsonObject) -> dict[str, str | None]:
@@ -59,47 +66,37 @@ def is_reserved(claim: JsonObject, pod: JsonObject) -> bool:
     return status.get("allocation") is not None and any(one.get("uid") == uid(pod) for one in consumers)
 
 
-def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list[JsonObject]) -> list[Action]:
-    """
-    Return the next step of a pod with claims: make one of a template, or tell the pod its name.
-
-    `owned` are the claims that the pod controls.
-    """
-    if is_terminating(pod) or is_terminal(pod):
+def plan_pod(pod: JsonObject, store: ObjectStore) -> list[Action]:
+    """Return the next step of a pod with claims: make one of a template, or tell the pod its name."""
+    claims = (pod.get("spec") or {}).get("resourceClaims")
+    if not claims or not is_active(pod):
         return []
+    owned = {annotation(one, POD_CLAIM_NAME): one for one in store.owned(RESOURCE_CLAIM, uid(pod))}
     actions: list[Action] = []
-    statuses: dict[str, str] = {}
-    names = pod_claims(pod)
-    for claim in pod["spec"].get("resourceClaims") or ():
-        template_name = claim.get("resourceClaimTemplateName")
-        if not template_name or _is_made(names[claim["name"]], find_claim, pod):
+    statuses = {}
+    for claim in claims:
+        name, template_name = claim["name"], claim.get("resourceClaimTemplateName")
+        if not template_name:
             continue
-        made = next((one for one in owned if _pod_name_of(one) == claim["name"]), None)
-        if made is not None:
-            statuses[claim["name"]] = made["metadata"]["name"]
+        if name in owned:
+            statuses[name] = {"name": name, "resourceClaimName": owned[name]["metadata"]["name"]}
             continue
-        template = find_template(template_name)
+        template = store.find(RESOURCE_CLAIM_TEMPLATE, key_of(pod)[0], template_name)
         if template is None:
             why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io '
-            text = f'PodResourceClaim {claim["name"]}: {why}"{template_name}" not found'
-            return [Emit("FailedResourceClaimCreation", text)]
-        actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
-    if statuses:
-        known = pod.get("status") or {}
-        kept = [one for one in known.get("resourceClaimStatuses") or () if one["name"] not in statuses]
-        added = [{"name": name, "resourceClaimName": claim} for name, claim in statuses.items()]
-        actions += status_written(POD, pod, {**known, "resourceClaimStatuses": [*kept, *added]})
+            return [
+                Emit(
+                    "FailedResourceClaimCreation",
+                    f'PodResourceClaim {name}: {why}"{template_name}" not found',
+                )
+            ]
+        actions.append(Create(RESOURCE_CLAIM, _from_template(pod, name, template)))
+    known = pod.get("status") or {}
+    stated = {one["name"]: one for one in known.get("resourceClaimStatuses") or ()}
+    if not statuses.items() <= stated.items():
+        told = [*(stated | statuses).values()]
+        actions += status_written(POD, pod, {**known, "resourceClaimStatuses": told})
     return actions
-
-
-def _is_made(name: str | None, find_claim: Find, pod: JsonObject) -> bool:
-    claim = find_claim(name) if name else None
-    return claim is not None and controller_uid(claim) == uid(pod)
-
-
-def _pod_name_of(claim: JsonObject) -> str | None:
-    name: str | None = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME)
-    return name
 
 
 def _from_template(pod: JsonObject, name: str, template: JsonObject) -> JsonObject:
@@ -117,41 +114,31 @@ def _from_template(pod: JsonObject, name: str, template: JsonObject) -> JsonObje
     }
 
 
-def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:
+def plan_claim(claim: JsonObject, store: ObjectStore) -> list[Action]:
     """Return the next step of a claim: pods that are gone or done let it go; the last one frees its devices."""
     status, metadata = claim.get("status") or {}, claim["metadata"]
     consumers = status.get("reservedFor") or []
-    users = [one for one in consumers if one.get("resource") != "pods" or _runs(find_pod, one)]
+    users = [one for one in consumers if one.get("resource") != "pods" or _runs(claim, one, store)]
     is_protected = DELETE_PROTECTION in (metadata.get("finalizers") or ())
     if users and len(users) == len(consumers):
         return []
     freed = without(status, "reservedFor")
     if users:
         freed["reservedFor"] = users
-    elif not consumers and not (is_protected and metadata.get("deletionTimestamp")):
-        return _delete_unused(claim, find_pod)
+    elif not consumers and not (is_protected and is_terminating(claim)):
+        # A claim that was made for a pod which is done.
+        owner = controller_of(claim)
+        is_unused = owner.get("kind") == POD.kind and not _runs(claim, owner, store)
+        return [Delete(RESOURCE_CLAIM, claim)] if is_unused and not is_terminating(claim) else []
     elif is_protected:
         freed.pop("allocation", None)
     unprotected = [] if "allocation" in freed else finalizer_removed(RESOURCE_CLAIM, claim, DELETE_PROTECTION)
     return [*status_written(RESOURCE_CLAIM, claim, freed), *unprotected]
 
 
-def _runs(find_pod: Find, consumer: JsonObject) -> bool:
-    pod = find_pod(consumer.get("name") or "")
-    return pod is not None and uid(pod) == consumer.get("uid") and not _is_done(pod)
-
-
-def _is_done(pod: JsonObject) -> bool:
-    """Return whether the pod will not run any more. Source: controller.go, isPodDone."""
-    return is_terminal(pod) or (is_terminating(pod) and not node_name(pod))
-
-
-def _delete_unused(claim: JsonObject, find_pod: Find) -> list[Action]:
-    """Return the deletion of a claim that was made for a pod which is done."""
-    for owner in claim["metadata"].get("ownerReferences") or ():
-        if not owner.get("controller") or owner.get("kind") != "Pod":
-            continue
-        pod = find_pod(owner["name"])
-        if pod is not None and (uid(pod) != owner["uid"] or _is_done(pod)):
-            return [] if claim["metadata"].get("deletionTimestamp") else [Delete(RESOURCE_CLAIM, claim)]
-    return []
+def _runs(claim: JsonObject, named: JsonObject, store: ObjectStore) -> bool:
+    """Return whether the pod that a claim names is there, and may run. Source: controller.go, isPodDone."""
+    pod = store.find(POD, key_of(claim)[0], named.get("name") or "")
+    if pod is None or uid(pod) != named.get("uid"):
+        return False
+    return not is_terminal(pod) and (not is_terminating(pod) or bool(node_name(pod)))

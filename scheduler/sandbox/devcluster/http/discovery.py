@@ -12,16 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.sandbox.devcluster.http.routes import POSTED
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import BINDING, EVICTION, SCALE, TOKEN_REQUEST, JsonObject, Kind
 from scheduler.sandbox.devcluster.versions import git_version
 
-#: Subresources that carry an object of another kind, as (group, version, kind).
-_SUBRESOURCE_KINDS: Final = {
-    "binding": ("", "v1", "Binding"),
-    "eviction": ("policy", "v1", "Eviction"),
-    "scale": ("autoscaling", "v1", "Scale"),
-    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
-}
+#: Subresources that carry an object of another kind.
+_SUBRESOURCE_KINDS: Final = {"binding": BINDING, "eviction": EVICTION, "scale": SCALE, "token": TOKEN_REQUEST}
 
 
 def version(minor: int) -> JsonObject:
@@ -46,39 +41,29 @@ def api_versions(address: str) -> JsonObject:
 
 
 def api_group_list(served: Sequence[Kind]) -> JsonObject:
-    """Return the body of /apis: every named group with its versions."""
-    groups = [_group_body(group, versions) for group, versions in _versions(served).items() if group]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    """Return the body of /apis: every named group with its versions, as definitions list them."""
+    versions: dict[str, dict[str, None]] = {}
+    for kind in served:
+        versions.setdefault(kind.group, {})[kind.version] = None
+    groups = []
+    for group, found in versions.items():
+        offered = [{"groupVersion": f"{group}/{version}", "version": version} for version in found]
+        groups.append({"name": group, "versions": offered, "preferredVersion": offered[0]})
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [one for one in groups if one["name"]]}
 
 
 def api_resource_list(group: str, version: str, served: Sequence[Kind]) -> JsonObject | None:
     """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
     kinds = [kind for kind in served if (kind.group, kind.version) == (group, version)]
-    resources = [
-        resource for kind in sorted(kinds, key=lambda kind: kind.plural) for resource in _resources(kind)
-    ]
-    if not resources:
+    if not kinds:
         return None
-    group_version = f"{group}/{version}" if group else version
+    by_plural = sorted(kinds, key=lambda kind: kind.plural)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": group_version,
-        "resources": resources,
+        "groupVersion": kinds[0].api_version,
+        "resources": [resource for kind in by_plural for resource in _resources(kind)],
     }
-
-
-def _versions(served: Sequence[Kind]) -> dict[str, list[str]]:
-    """Return the versions of every group, as definitions list them."""
-    found: dict[str, dict[str, None]] = {}
-    for kind in served:
-        found.setdefault(kind.group, {})[kind.version] = None
-    return {group: list(versions) for group, versions in found.items()}
-
-
-def _group_body(group: str, versions: Sequence[str]) -> JsonObject:
-    offered = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
-    return {"name": group, "versions": offered, "preferredVersion": offered[0]}
 
 
 def _resources(kind: Kind) -> list[JsonObject]:
@@ -96,10 +81,10 @@ def _resources(kind: Kind) -> list[JsonObject]:
     ]
     for name in sorted(kind.subresources):
         entry = {"name": f"{kind.plural}/{name}", "singularName": "", **common}
-        if name in _SUBRESOURCE_KINDS:
-            group, version, entry["kind"] = _SUBRESOURCE_KINDS[name]
-            if (group, version) != (kind.group, kind.version):
-                entry |= {"group": group, "version": version}
+        if (carried := _SUBRESOURCE_KINDS.get(name)) is not None:
+            entry["kind"] = carried.kind
+            if carried.api_version != kind.api_version:
+                entry |= {"group": carried.group, "version": carried.version}
         entry["verbs"] = ["create"] if name in POSTED else ["get", "patch", "update"]
         entries.append(entry)
     return entries

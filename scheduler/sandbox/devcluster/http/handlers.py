@@ -8,34 +8,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import Authenticator
-from scheduler.sandbox.devcluster.admission.shapes import check_request, unknown_fields
-from scheduler.sandbox.devcluster.admission.strategies import strategy_of
+from scheduler.sandbox.devcluster.admission.shapes import unknown_fields
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
     decoded_body,
     decoded_object,
-    encoded,
     object_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
-from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import BINDING, EVICTION, POD, SCALE, TOKEN_REQUEST, JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.storage.binding import bind
 from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
-from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
-from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
+from scheduler.sandbox.devcluster.storage.patches import PatchType
+from scheduler.sandbox.devcluster.storage.scale import scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
-_APPLY: Final = PatchType.APPLY.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +50,46 @@ class Call:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def key(self) -> tuple[Kind, str, str]:
+        """Return kind, namespace and name of the object that is asked for."""
+        return self.target.kind, self.target.scope, self.target.name or ""
+
+    @property
     def dry_run(self) -> bool:
         """Return True if nothing is stored."""
         return self.query.get("dryRun") == "All"
 
     def object(self, kind: Kind) -> JsonObject:
-        """Return the object in the body. Raises: StatusError 400 if there is none, or one of another kind."""
+        """
+        Return the object in the body, with the namespace of the URL.
+
+        Raises: StatusError 400 if there is none, or one of another kind or namespace.
+        """
         obj = decoded_object(self.body, self.content_type, kind.kind)
-        api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
-        api_version, name = api_version or kind.api_version, name or kind.kind
+        api_version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
         if (api_version, name) != (kind.api_version, kind.kind):
-            version = api_version.rpartition("/")[2]
+            version = str(api_version).rpartition("/")[2]
             raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}')
-        metadata = obj.get("metadata")
-        if metadata is not None and not isinstance(metadata, dict):
-            raise status.bad_request(f"{kind.kind}.metadata must be an object")
         if refusal := self.strict_error(kind, obj):
-            version = kind.api_version.rpartition("/")[2]
             raise status.bad_request(
-                f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {refusal}'
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {refusal}'
             )
-        return obj
+        metadata = obj.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            raise status.bad_request(f"{kind.kind}.metadata must be an object")
+        if self.target.namespace is not None:
+            if metadata.get("namespace") not in (None, "", self.target.namespace):
+                raise status.bad_request(OTHER_NAMESPACE)
+            metadata["namespace"] = self.target.namespace
+        return {**obj, "metadata": metadata}
+
+    def patch(self) -> Any:  # noqa: ANN401 - an object, or the operations of a JSON patch
+        """Return the patch in the body. Raises: StatusError 400, 415."""
+        return decoded_body(self.body, self.content_type)
 
     def strict_error(self, kind: Kind, body: JsonObject) -> str:
         """
-        Return why strict decoding refuses the body, empty if it does not; `fieldValidation=Warn` adds warnings.
+        Return why `fieldValidation=Strict` refuses the body, empty if it does not; `Warn` adds warnings.
 
         Difference: without the parameter nothing is warned of.
         """
@@ -98,175 +111,108 @@ class Handlers:
         self._admission = admission
 
     async def handle(self, call: Call) -> web.Response:
-        """Answer any verb but watch; only webhooks make it wait. Raises: StatusError."""
-        if self._creates_pod(call) and self._admission.is_needed():
-            return await self._create_through_webhooks(call)
-        handler = {
-            "get": self._get,
-            "list": self._list,
-            "create": self._create,
-            "update": self._update,
-            "patch": self._patch,
-            "delete": self._delete,
-        }[call.verb]
-        response = handler(call)
+        """Answer any verb but watch; only webhooks make it wait. Warnings go with a refusal, too."""
+        try:
+            response = await self._answered(call)
+        except status.StatusError as refused:
+            response = status_response(refused)
         response.headers.extend(warning_headers(call.warnings))
         return response
 
-    # -- reading ---------------------------------------------------------------------------------------------
+    async def _answered(self, call: Call) -> web.Response:
+        """Return the answer. Raises: StatusError."""
+        match call.verb, call.target.subresource:
+            case "get", "scale":
+                return _answer(scale_of(self._store.get(*call.key)))
+            case "get", _:
+                return self._get(call)
+            case "list", _:
+                return self._list(call)
+            case "create", "binding":
+                bind(self._store, *call.key[1:], call.object(BINDING), dry_run=call.dry_run)
+                return _success(201)
+            case "create", "eviction":
+                evict(self._store, *call.key[1:], call.object(EVICTION), dry_run=call.dry_run)
+                return _success(201)
+            case "create", "token":
+                return _answer(self._authenticator.issue(*call.key[1:], call.object(TOKEN_REQUEST)), code=201)
+            case "create", _:
+                return await self._created(call, call.object(call.target.kind))
+            case "update" | "patch", "scale":
+                scale = call.object(SCALE) if call.verb == "update" else call.patch()
+                return _answer(set_scale(self._store, *call.key, scale, dry_run=call.dry_run))
+            case "update", _:
+                return self._update(call)
+            case "patch", _:
+                return await self._patch(call)
+            case _:
+                return self._delete(call)
 
     def _get(self, call: Call) -> web.Response:
-        target = call.target
-        revision = self._store.revision(target.kind, target.scope, target.name or "")
-        if target.subresource == "scale":
-            scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
-            return _answer(scale)
+        revision = self._store.revision(*call.key)
         if not call.form.is_table:
-            return web.Response(body=revision.document(target.kind), content_type=JSON)
-        return self._shaped(call, revision.as_kind(target.kind))
+            return web.Response(body=revision.document(call.target.kind), content_type=JSON)
+        return self._shaped(call, revision.as_kind(call.target.kind))
 
     def _list(self, call: Call) -> web.Response:
-        target = call.target
-        options = parse_options(target.kind, call.query)
-        kind = target.kind
-        revisions, metadata = list_page(self._store, kind, target.namespace, options)
+        kind = call.target.kind
+        options = parse_options(kind, call.query)
+        revisions, metadata = list_page(self._store, kind, call.target.namespace, options)
         if not call.form.is_table:
-            head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+            head = msgspec.json.encode(
+                {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
+            )
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
         whole = call.form.whole_objects
         return _answer(table(kind, objects, self._store.now_s(), metadata=metadata, whole=whole))
 
-    # -- writing ---------------------------------------------------------------------------------------------
-
-    def _create(self, call: Call) -> web.Response:
-        target = call.target
-        if target.subresource == "binding":
-            return self._bind(call)
-        if target.subresource == "token":
-            return self._issue_token(call)
-        if target.subresource == "eviction":
-            eviction = decoded_object(call.body, call.content_type, "Eviction")
-            _check_namespace(eviction, target)
-            evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
-            return _success(201)
-        created = self._store.create(
-            target.kind, target.scope, call.object(target.kind), dry_run=call.dry_run
-        )
+    async def _created(self, call: Call, obj: JsonObject) -> web.Response:
+        kind, namespace, _ = call.key
+        created = await self._admission.create(kind, namespace, obj, call.warnings, dry_run=call.dry_run)
         return self._shaped(call, created, code=201)
 
-    def _issue_token(self, call: Call) -> web.Response:
-        target = call.target
-        request = decoded_object(call.body, call.content_type, "TokenRequest")
-        check_request("TokenRequest", request)
-        _check_namespace(request, target)
-        answer = self._authenticator.issue(target.scope, target.name or "", request)
-        return _answer(answer, code=201)
-
-    def _creates_pod(self, call: Call) -> bool:
-        target = call.target
-        if target.kind is not POD or target.subresource:
-            return False
-        is_applied = call.verb == "patch" and call.content_type.partition(";")[0].strip() == _APPLY
-        return call.verb == "create" or (
-            is_applied and self._store.find(POD, target.scope, target.name or "") is None
+    def _update(self, call: Call) -> web.Response:
+        kind, _, name = call.key
+        obj = call.object(kind)
+        check_name(obj["metadata"], name)
+        subresource = call.target.subresource or None
+        return self._shaped(
+            call, self._store.update(kind, obj, subresource=subresource, dry_run=call.dry_run)
         )
 
-    async def _create_through_webhooks(self, call: Call) -> web.Response:
-        """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
-        pod, namespace = call.object(POD), call.target.scope
-        _check_namespace(pod, call.target)
-        try:
-            created = await self._admission.create(namespace, pod, call.warnings, dry_run=call.dry_run)
-            response = self._shaped(call, created, code=201)
-        except status.StatusError as forbidden_error:
-            response = status_response(forbidden_error)
-        response.headers.extend(warning_headers(call.warnings))
-        return response
-
-    def _bind(self, call: Call) -> web.Response:
-        target = call.target
-        binding = call.object(BINDING)
-        _check_namespace(binding, target)
-        bind(self._store, target.scope, target.name or "", binding, dry_run=call.dry_run)
-        return _success(201)
-
-    def _update(self, call: Call) -> web.Response:
-        target = call.target
-        if target.subresource == "scale":
-            return self._scaled(call, call.object(SCALE))
-        obj = call.object(target.kind)
-        obj.setdefault("metadata", {})
-        _check_namespace(obj, target)
-        check_name(obj["metadata"], target.name or "")
-        stored = self._store.update(
-            target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
+    async def _patch(self, call: Call) -> web.Response:
+        patch_type = _PATCH_TYPES.get(call.content_type.partition(";")[0].strip())
+        if patch_type is None:
+            raise status.refused(415, "415: Unsupported Media Type")
+        patch, subresource = call.patch(), call.target.subresource or None
+        if isinstance(patch, dict) and (refusal := call.strict_error(call.target.kind, patch)):
+            of_patch = field_errors.invalid("patch", patch, refusal)
+            raise status.invalid(Kind("", "", "", "", ""), "", [of_patch])
+        if patch_type is PatchType.APPLY and subresource is None and self._store.find(*call.key) is None:
+            return await self._created(call, patch)
+        stored = self._store.patch(
+            *call.key, patch, patch_type=patch_type, subresource=subresource, dry_run=call.dry_run
         )
         return self._shaped(call, stored)
 
-    def _patch(self, call: Call) -> web.Response:
-        target = call.target
-        media_type = call.content_type.partition(";")[0].strip()
-        patch_type = _PATCH_TYPES.get(media_type)
-        if patch_type is None:
-            raise status.refused(415, "415: Unsupported Media Type")
-        patch: Any = decoded_body(call.body, call.content_type)
-        if target.subresource == "scale":
-            return self._patch_scale(call, patch, patch_type)
-        if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):
-            of_patch = field_errors.invalid("patch", patch, refusal)
-            raise status.invalid(Kind("", "", "", "", ""), "", [of_patch])
-        existed = self._store.find(target.kind, target.scope, target.name or "") is not None
-        stored = self._store.patch(
-            target.kind,
-            target.scope,
-            target.name or "",
-            patch,
-            patch_type=patch_type,
-            subresource=target.subresource or None,
-            dry_run=call.dry_run,
-        )
-        return self._shaped(call, stored, code=200 if existed else 201)
-
-    def _patch_scale(self, call: Call, patch: Any, patch_type: PatchType) -> web.Response:  # noqa: ANN401 - any JSON
-        target = call.target
-        stored = scale_of(self._store.get(target.kind, target.scope, target.name or ""))
-        # A patch without a version applies to any version.
-        del stored["metadata"]["resourceVersion"]
-        # Scales have no lists, so a strategic patch is a merge patch.
-        merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
-        scale = patched(stored, patch, merging, SCALE)
-        check_request(SCALE.kind, scale)
-        return self._scaled(call, scale)
-
-    def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
-        kind, name = call.target.kind, call.target.name or ""
-        stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
-        return _answer(stored)
-
-    # -- deleting --------------------------------------------------------------------------------------------
-
     def _delete(self, call: Call) -> web.Response:
-        target = call.target
-        options = _delete_options(call)
-        preconditions = options.get("preconditions") or {}
+        has_options = bool(call.body.strip())
+        options = decoded_object(call.body, call.content_type, "DeleteOptions") if has_options else {}
+        grace = call.query.get("gracePeriodSeconds", "")
         deletion = self._store.delete(
-            target.kind,
-            target.scope,
-            target.name or "",
-            uid=preconditions.get("uid"),
-            grace_period_s=options.get("gracePeriodSeconds"),
+            *call.key,
+            uid=(options.get("preconditions") or {}).get("uid"),
+            grace_period_s=options.get("gracePeriodSeconds", int(grace) if grace.isdecimal() else None),
             propagation=options.get("propagationPolicy"),
-            dry_run=bool(options.get("dryRun")),
+            dry_run=call.dry_run or bool(options.get("dryRun")),
         )
-        if not deletion.gone or strategy_of(target.kind).returns_deleted:
+        kind, metadata = call.target.kind, deletion.obj["metadata"]
+        if not deletion.gone or kind is POD:
             return self._shaped(call, deletion.obj)
-        metadata = deletion.obj["metadata"]
-        details = {"name": metadata["name"], "kind": target.kind.plural, "uid": metadata["uid"]}
-        if target.kind.group:
-            details["group"] = target.kind.group
-        return _success(200, details)
+        details = {"name": metadata["name"], "kind": kind.plural, "uid": metadata["uid"]}
+        return _success(200, details | ({"group": kind.group} if kind.group else {}))
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
@@ -274,39 +220,18 @@ class Handlers:
 
 
 def _answer(body: JsonObject, *, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(body), status=code, content_type=JSON)
+    return web.Response(body=msgspec.json.encode(body), status=code, content_type=JSON)
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:
     """Return a Status that says Success: the answer to bindings, evictions and most deletions."""
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    if details is not None:
-        body["details"] = details
-    else:
-        body["code"] = code
-    return web.Response(body=encoded(body), status=code, content_type=JSON)
+    return _answer(body | ({"code": code} if details is None else {"details": details}), code=code)
 
 
 def status_response(error: status.StatusError) -> web.Response:
     """Return a refusal as an HTTP answer."""
-    body = encoded(error.to_object())
-    return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
-
-
-def _check_namespace(obj: JsonObject, target: Target) -> None:
-    """Raise StatusError 400 if the object names another namespace than the URL; fill in the URL's."""
-    metadata: JsonObject = obj.get("metadata") or {}
-    if target.namespace is not None:
-        if metadata.get("namespace") not in (None, "", target.namespace):
-            raise status.bad_request(OTHER_NAMESPACE)
-        obj["metadata"] = {**metadata, "namespace": target.namespace}
-
-
-def _delete_options(call: Call) -> JsonObject:
-    """Return DeleteOptions from the body, completed from the query. Raises: StatusError 400."""
-    options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
-    if (grace := call.query.get("gracePeriodSeconds", "")).isdecimal():
-        options.setdefault("gracePeriodSeconds", int(grace))
-    if call.dry_run:
-        options["dryRun"] = ["All"]
-    return options
+    delay_s = (error.details or {}).get("retryAfterSeconds")
+    headers = {"Retry-After": str(delay_s)} if delay_s else {}
+    body = msgspec.json.encode(error.to_object())
+    return web.Response(body=body, status=error.code, content_type=JSON, headers=headers)

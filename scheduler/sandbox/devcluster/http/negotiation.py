@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 import yaml
-from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
@@ -19,7 +18,6 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +29,9 @@ class AnswerForm:
     whole_objects: bool = False
 
 
-def answer_form(request: web.BaseRequest) -> AnswerForm:
-    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
-    return _form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
-
-
 @lru_cache(maxsize=64)
-def _form(accept: str, include_object: str) -> AnswerForm:
+def answer_form(accept: str, include_object: str) -> AnswerForm:
+    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)
@@ -48,11 +42,6 @@ def _form(accept: str, include_object: str) -> AnswerForm:
         if (found["as"], found.get("g"), found.get("v")) == ("Table", "meta.k8s.io", "v1"):
             return AnswerForm(True, whole_objects=include_object == "Object")
     raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
-
-
-def encoded(body: JsonObject) -> bytes:
-    """Return an object as JSON."""
-    return _ENCODER.encode(body)
 
 
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent

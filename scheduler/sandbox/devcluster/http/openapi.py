@@ -48,11 +48,7 @@ def document(path: str, served: Sequence[Kind]) -> JsonObject | None:
     if not kinds:
         return None
     schemas = {_schema_name(kind): _schema(kind) for kind in kinds}
-    metadata = {
-        "type": "object",
-        "description": "Standard metadata.",
-        "properties": _properties(STRUCTURES["ObjectMeta"]),
-    }
+    metadata = {"type": "object", "properties": _properties(STRUCTURES["ObjectMeta"])}
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": _VERSION},
@@ -75,34 +71,24 @@ def _gvk(kind: Kind) -> JsonObject:
 
 
 def _patch_operation(kind: Kind) -> JsonObject:
-    schema = {"$ref": f"#/components/schemas/{_schema_name(kind)}"}
     names = ("dryRun", "fieldManager", "fieldValidation", "force")
     return {
-        "operationId": f"patch{kind.group.title().replace('.', '')}{kind.version.title()}{kind.kind}",
         "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}},
         "x-kubernetes-action": "patch",
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
 
 
 def _schema(kind: Kind) -> JsonObject:
-    metadata = {
-        "description": "Standard object's metadata.",
-        "allOf": [{"$ref": f"#/components/schemas/{_OBJECT_META}"}],
-        "default": {},
-    }
     properties = _properties(STRUCTURES.get(kind.kind, PLAIN))
     if kind.group == "events.k8s.io":
         properties = as_events_v1(properties)
-    properties |= {
-        name: {"type": "string", "description": f"The {name} of the object."}
-        for name in ("apiVersion", "kind")
-    }
+    own = {key: {"type": "string"} for key in ("apiVersion", "kind")}
+    metadata = {"allOf": [{"$ref": f"#/components/schemas/{_OBJECT_META}"}], "default": {}}
     return {
         "type": "object",
         "description": f"{kind.kind}, as the embedded cluster serves it.",
-        "properties": {**properties, "metadata": metadata},
+        "properties": {**properties, **own, "metadata": metadata},
         "x-kubernetes-group-version-kind": [_gvk(kind)],
     }
 
@@ -110,11 +96,11 @@ def _schema(kind: Kind) -> JsonObject:
 def _properties(fields: Iterable[Field]) -> JsonObject:
     properties: JsonObject = {}
     for field in fields:
-        of_type = "array" if field.repeats else "object" if field.is_map else _TYPES.get(field.type, "object")
-        schema: JsonObject = {"type": of_type, "description": f"The {field.name} of the object."}
+        of_type = _TYPES.get(field.type, "object")
+        schema: JsonObject = {"type": of_type}
         if field.repeats:
-            schema["items"] = {"type": _TYPES.get(field.type, "object")}
+            schema = {"type": "array", "items": schema}
         elif field.is_map:
-            schema["additionalProperties"] = {"type": "string"}
-        properties[field.name] = schema
+            schema = {"type": "object", "additionalProperties": {"type": "string"}}
+        properties[field.name] = {**schema, "description": f"The {field.name} of the object."}
     return properties

@@ -17,13 +17,11 @@ from typing import Any, Final
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.schemas import STRUCTURES, Field
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
 _MAGIC: Final = b"k8s\x00"
 _VARINT, _BYTES = 0, 2
-_MAX_DEPTH: Final = 32
 
 #: Message -> its fields by their number.
 _FIELDS: Final[Mapping[str, Mapping[int, Field]]] = {
@@ -48,8 +46,8 @@ def decoded(body: bytes) -> JsonObject:
         kind = type_meta.get(2, "")
         if kind not in _FIELDS:
             raise status.refused(415, f"{kind} is not read from protobuf here: send JSON")
-        obj = _message(kind, _bytes(envelope.get(2, b"")), 0)
-    except (IndexError, ValueError) as error:
+        obj = _message(kind, _bytes(envelope.get(2, b"")))
+    except (IndexError, ValueError, RecursionError) as error:
         raise status.bad_request(f"error decoding the body of the request: {error}") from error
     return {"kind": kind, "apiVersion": type_meta.get(1, ""), **obj}
 
@@ -85,46 +83,44 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             raise ValueError("a protobuf integer is too long")
 
 
-def _message(message: str, data: bytes, depth: int) -> JsonObject:
-    if depth > _MAX_DEPTH:
-        raise ValueError("protobuf messages are nested too deeply")
+def _message(message: str, data: bytes) -> JsonObject:
     obj: JsonObject = {}
     for number, raw in _entries(data):
         field = _FIELDS[message].get(number)
         if field is None:
-            if not _is_blank(raw, depth):
+            if not _is_blank(raw):
                 why = f"field {number} of {message} is not read from protobuf here: send JSON"
                 raise status.refused(415, why)
         elif field.is_map:
-            key, value = _map_entry(field.type, _bytes(raw), depth)
+            key, value = _map_entry(field.type, _bytes(raw))
             obj.setdefault(field.name, {})[key] = value
         elif field.repeats:
-            obj.setdefault(field.name, []).append(_value(field.type, raw, depth))
+            obj.setdefault(field.name, []).append(_value(field.type, raw))
         else:
-            value = _value(field.type, raw, depth)
+            value = _value(field.type, raw)
             if field.is_pointer or value not in ("", 0, None, {}):
                 obj[field.name] = value
     return obj
 
 
-def _is_blank(raw: int | bytes, depth: int) -> bool:
+def _is_blank(raw: int | bytes) -> bool:
     """Return True if a field is zero, empty, or a message of such fields: Go writes unset structs so."""
-    if not raw or isinstance(raw, int) or depth > _MAX_DEPTH:
+    if not raw or isinstance(raw, int):
         return not raw
     try:
-        return all(_is_blank(value, depth + 1) for _, value in _entries(raw))
+        return all(_is_blank(value) for _, value in _entries(raw))
     except (IndexError, ValueError):
         return False
 
 
-def _map_entry(of_type: str, data: bytes, depth: int) -> tuple[str, object]:
+def _map_entry(of_type: str, data: bytes) -> tuple[str, object]:
     entry = dict(_entries(data))
-    return _text(entry.get(1, b"")), _value(of_type, entry.get(2, b""), depth)
+    return _text(entry.get(1, b"")), _value(of_type, entry.get(2, b""))
 
 
-def _value(of_type: str, raw: int | bytes, depth: int) -> object:
+def _value(of_type: str, raw: int | bytes) -> object:
     scalar = _SCALARS.get(of_type)
-    return scalar(raw) if scalar else _message(of_type, _bytes(raw), depth + 1)
+    return scalar(raw) if scalar else _message(of_type, _bytes(raw))
 
 
 def _bytes(raw: int | bytes) -> bytes:
@@ -143,15 +139,6 @@ def _integer(raw: int | bytes) -> int:
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 
-def _quantity(raw: int | bytes) -> str:
-    return _text(dict(_entries(_bytes(raw))).get(1, b""))
-
-
-def _time(raw: int | bytes) -> str | None:
-    seconds = dict(_entries(_bytes(raw))).get(1)
-    return None if seconds is None else rfc3339(_integer(seconds))
-
-
 def _int_or_string(raw: int | bytes) -> int | str:
     parts = dict(_entries(_bytes(raw)))
     return _text(parts.get(3, b"")) if parts.get(1) else _integer(parts.get(2, 0))
@@ -162,7 +149,5 @@ _SCALARS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
     "i": _integer,
     "b": lambda raw: bool(_integer(raw)),
     "y": lambda raw: base64.b64encode(_bytes(raw)).decode(),
-    "t": _time,
-    "q": _quantity,
     "o": _int_or_string,
 }

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from scheduler.sandbox.devcluster.kinds import Kind, ServedKinds
+from scheduler.sandbox.devcluster.kinds import BUILT_IN, Kind
 
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
-_BUILT_IN: Final = ServedKinds()
 #: Find a kind by group, version and plural.
 FindKind = Callable[[str, str, str], Kind | None]
 #: Subresources that are created by POST.
@@ -35,7 +34,7 @@ class Target:
         return self.namespace or ""
 
 
-def target_of(path: str, find_kind: FindKind = _BUILT_IN.at) -> Target | None:
+def target_of(path: str, find_kind: FindKind = BUILT_IN.at) -> Target | None:
     """Return the resource that a path names; None if nothing is served there. `find_kind` knows what is."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
@@ -55,17 +54,15 @@ def target_of(path: str, find_kind: FindKind = _BUILT_IN.at) -> Target | None:
 def _resource(kind: Kind | None, parts: list[str], namespace: str | None) -> Target | None:
     if kind is None or (namespace is not None and not kind.namespaced):
         return None
+    is_one_scope = namespace is not None or not kind.namespaced
     match parts[1:]:
         case []:
             return Target(kind, namespace, None)
-        case [name] if namespace is not None or not kind.namespaced:
+        case [name] if is_one_scope:
             return Target(kind, namespace, name)
-        case [name, subresource] if subresource in kind.subresources and (
-            namespace is not None or not kind.namespaced
-        ):
+        case [name, subresource] if is_one_scope and subresource in kind.subresources:
             return Target(kind, namespace, name, subresource)
-        case _:
-            return None
+    return None
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
@@ -75,17 +72,12 @@ def is_watch(query: Mapping[str, str]) -> bool:
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
     """Return the API verb of a request; None if the method is not allowed on that path."""
-    if target.name is None:
-        verb = _COLLECTION_VERBS.get(method)
-        if verb == "create" and target.kind.namespaced and target.namespace is None:
-            return None
-        if watch and verb == "list":
-            verb = "watch"
-        return verb if verb in target.kind.verbs else None
     if target.subresource in POSTED:
         return "create" if method == "POST" else None
-    if target.subresource:
+    if target.name is not None:
         verb = _ITEM_VERBS.get(method)
-        return verb if verb != "delete" else None
-    verb = _ITEM_VERBS.get(method)
-    return verb if verb in target.kind.verbs else None
+        return None if verb == "delete" and target.subresource else verb
+    verb = _COLLECTION_VERBS.get(method)
+    if verb == "create":
+        return None if target.kind.namespaced and target.namespace is None else verb
+    return "watch" if verb and watch else verb

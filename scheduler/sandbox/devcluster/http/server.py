@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -13,17 +14,15 @@ from aiohttp import web
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import User
 from scheduler.sandbox.devcluster.access.reviews import REVIEWS, answer_review, review_at
-from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import discovery, openapi
 from scheduler.sandbox.devcluster.http.authorization import Authorizer
 from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect, Fault, Faults
 from scheduler.sandbox.devcluster.http.handlers import Call, Handlers, status_response
 from scheduler.sandbox.devcluster.http.negotiation import answer_form, decoded_object
 from scheduler.sandbox.devcluster.http.routes import Target, is_watch, target_of, verb_of
-from scheduler.sandbox.devcluster.http.watches import Watch, WatchScope
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.http.watches import Watch
+from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.lists import parse_options
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
@@ -60,11 +59,11 @@ class ApiServer:
         self._handlers = Handlers(store, webhooks, self.authorizer.authenticator)
         self._bookmark_interval_s = bookmark_interval_s
         #: The handlers of open watches.
-        self._watches: set[asyncio.Task[Any]] = set()
+        self._watches: set[asyncio.Task[Any] | None] = set()
 
     def end_watches(self) -> None:
         """End every open watch; aiohttp would wait for them, and they last half an hour."""
-        for watch in list(self._watches):
+        for watch in filter(None, list(self._watches)):
             watch.cancel()
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -107,24 +106,18 @@ class ApiServer:
 
     async def _handle(self, target: Target, verb: str, request: web.BaseRequest) -> web.StreamResponse:
         body, content_type = await request.read(), request.headers.get("Content-Type", "")
-        call = Call(target, request.query, body, content_type, answer_form(request), verb)
+        form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
+        call = Call(target, request.query, body, content_type, form, verb)
         return await self._handlers.handle(call)
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
-        options = parse_options(target.kind, request.query)
-        scope = WatchScope(target.kind, target.namespace, request.path, options, answer_form(request))
+        watch = Watch(self._store, self._faults, target, request, self._bookmark_interval_s)
         task = asyncio.current_task()
-        if task is None:
-            raise AssertionError("a handler runs in a task")
         self._watches.add(task)
         try:
-            interval_s = self._bookmark_interval_s
-            watch = Watch(self._store, self._faults, scope, request=request, bookmark_interval_s=interval_s)
             return await watch.serve()
         finally:
             self._watches.discard(task)
-
-    # -- faults ----------------------------------------------------------------------------------------------
 
     async def _with_faults(
         self, request: web.BaseRequest, verb: str, kind: str, answer: _Answering
@@ -133,18 +126,16 @@ class ApiServer:
         fault = self._faults.for_request(request.method.lower(), verb, kind, request.path)
         if fault is None:
             return await answer(request)
-        if fault.action is Effect.RESPOND:
-            return status_response(_asked_for(fault))
         if fault.action is Effect.DELAY:
             await asyncio.sleep(fault.delay_s)
             return await answer(request)
-        if fault.action is Effect.LOSE_ANSWER:
+        if fault.action in (Effect.LOSE_ANSWER, Effect.RESPOND_AFTER):
             # The write must take effect even if the client gives up while it waits.
             await asyncio.shield(asyncio.ensure_future(answer(request)))
-            await asyncio.sleep(fault.delay_s)
-        if fault.action is Effect.RESPOND_AFTER:
-            await asyncio.shield(asyncio.ensure_future(answer(request)))
-            return status_response(_asked_for(fault))
+        if fault.action in (Effect.RESPOND, Effect.RESPOND_AFTER):
+            told = status.refused(fault.code, "a fault was asked for", retry_after_s=fault.retry_after_s)
+            return status_response(told)
+        await asyncio.sleep(fault.delay_s)
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("a fault dropped the connection")
@@ -158,57 +149,47 @@ class ApiServer:
             raise status.refused(405, _NO_METHOD)
         try:
             self._faults.add(*msgspec.json.decode(await request.read(), type=list[Fault]))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, re.error) as error:
             raise status.bad_request(f"faults: {error}") from error
         return web.Response(status=204)
-
-    # -- paths without a stored resource ---------------------------------------------------------------------
 
     async def _without_resource(self, user: User, request: web.BaseRequest) -> web.StreamResponse:
         """Answer access reviews, discovery, OpenAPI and the version."""
         path = request.path.rstrip("/")
         if request.method == "POST" and (kind := review_at(path)) is not None:
-            content_type = request.headers.get("Content-Type", "")
-            review = decoded_object(await request.read(), content_type, kind.kind)
-            check_request(kind.kind, review)
+            review = decoded_object(await request.read(), request.headers.get("Content-Type", ""), kind.kind)
             authenticator = self.authorizer.authenticator
             answer = answer_review(kind, review, caller=user, authenticator=authenticator, store=self._store)
             return web.json_response(answer, status=201)
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
-        kinds, minor = self._store.kinds.all(), self._store.minor
-        body = _document(path, request, kinds, minor)
+        body = self._document(path, request.host)
         if body is None:
-            parent = "/".join(path.split("/")[: 3 if path.startswith("/api/") else 4])
-            if _document(parent, request, kinds, minor):
+            if self._document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), ""):
                 raise status.refused(404, "the server could not find the requested resource")
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
             raise status.refused(405, _NO_METHOD)
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
-
-def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind], minor: int) -> JsonObject | None:
-    """Return the discovery or OpenAPI document at a path; None if there is none. `kinds` are the stored ones."""
-    served = (*kinds, *REVIEWS)
-    match path.strip("/").split("/"):
-        case ["version"]:
-            return discovery.version(minor)
-        case ["api"]:
-            return discovery.api_versions(request.host)
-        case ["apis"]:
-            return discovery.api_group_list(served)
-        case ["api", version]:
-            return discovery.api_resource_list("", version, served)
-        case ["apis", group, version]:
-            return discovery.api_resource_list(group, version, served)
-        case ["openapi", "v3"]:
-            return openapi.index(kinds)
-        case ["openapi", "v3", *rest]:
-            return openapi.document("/".join(rest), kinds)
-        case _:
-            return None
-
-
-def _asked_for(fault: Fault) -> StatusError:
-    return status.refused(fault.code, "a fault was asked for", retry_after_s=fault.retry_after_s)
+    def _document(self, path: str, host: str) -> JsonObject | None:
+        """Return the discovery or OpenAPI document at a path; None if there is none."""
+        kinds = self._store.kinds.all()
+        served = (*kinds, *REVIEWS)
+        match path.strip("/").split("/"):
+            case ["version"]:
+                return discovery.version(self._store.minor)
+            case ["api"]:
+                return discovery.api_versions(host)
+            case ["apis"]:
+                return discovery.api_group_list(served)
+            case ["api", version]:
+                return discovery.api_resource_list("", version, served)
+            case ["apis", group, version]:
+                return discovery.api_resource_list(group, version, served)
+            case ["openapi", "v3"]:
+                return openapi.index(kinds)
+            case ["openapi", "v3", *rest]:
+                return openapi.document("/".join(rest), kinds)
+            case _:
+                return None

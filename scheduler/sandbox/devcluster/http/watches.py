@@ -6,8 +6,7 @@ Source: apiserver pkg/storage/cacher and pkg/endpoints/handlers/watch.go (kubern
 
 import asyncio
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,12 +14,12 @@ from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
-from scheduler.sandbox.devcluster.http.negotiation import AnswerForm
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.printing import table
+from scheduler.sandbox.devcluster.http.negotiation import answer_form, object_in_form
+from scheduler.sandbox.devcluster.http.routes import Target
+from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import Follower, ObjectChange, Revision
-from scheduler.sandbox.devcluster.storage.lists import ListOptions
+from scheduler.sandbox.devcluster.storage.lists import parse_options
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Seconds between bookmarks, and from the last one to the stream's end, as in upstream's cacher.
@@ -39,123 +38,42 @@ class StreamEnded(Exception):  # noqa: N818 - an outcome that unwinds the stream
     """A fault ended the stream; the response ends as it stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchScope:
-    """The objects of a watch: a kind in one namespace (None: in all), in the form that the client wants."""
-
-    kind: Kind
-    namespace: str | None
-    path: str
-    options: ListOptions
-    form: AnswerForm
-
-
-class _EventLines:
-    """Changes of a scope as the lines of its stream."""
-
-    def __init__(self, store: ObjectStore, scope: WatchScope) -> None:
-        self._store = store
-        self._scope = scope
-        self._headers_due = True
-
-    def initial(self, revisions: list[Revision]) -> Iterator[bytes]:
-        """Return an ADDED line for every object that the scope selects."""
-        matches = self._scope.options.matches
-        return (self._line("ADDED", one) for one in revisions if matches is None or matches(one.obj))
-
-    def of(self, change: ObjectChange) -> bytes | None:
-        """Return the line of a change; None if it happened outside the scope."""
-        scope = self._scope
-        revision, previous = change.revision, change.previous
-        if scope.namespace is not None and revision.obj["metadata"].get("namespace") != scope.namespace:
-            return None
-        matches = scope.options.matches
-        if matches is None:
-            return self._line(change.type, revision)
-        is_in = change.type != "DELETED" and matches(revision.obj)
-        was_in = previous is not None and matches(previous.obj)
-        if is_in:
-            return self._line("MODIFIED" if was_in else "ADDED", revision)
-        if not was_in:
-            return None
-        if change.type == "DELETED":
-            return self._line("DELETED", revision)
-        return self._line("DELETED", _reversioned(previous, revision.resource_version))
-
-    def bookmark(self, resource_version: int, annotations: dict[str, str] | None = None) -> bytes:
-        """Return a bookmark with the current resource version."""
-        metadata: JsonObject = {"resourceVersion": str(resource_version), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = annotations
-        kind = self._scope.kind
-        obj: JsonObject = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-        return self._shaped("BOOKMARK", obj)
-
-    def _line(self, change_type: str, revision: Revision) -> bytes:
-        scope = self._scope
-        if not scope.form.is_table:
-            document = revision.document(scope.kind)
-            return b'{"type":"%s","object":%s}\n' % (change_type.encode(), document)
-        return self._shaped(change_type, revision.as_kind(scope.kind))
-
-    def _shaped(self, change_type: str, obj: JsonObject) -> bytes:
-        form = self._scope.form
-        if form.is_table:
-            obj = table(
-                self._scope.kind,
-                [obj],
-                self._store.now_s(),
-                metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
-                whole=form.whole_objects,
-                headers=self._headers_due,
-            )
-            self._headers_due = False
-        return msgspec.json.encode({"type": change_type, "object": obj}) + b"\n"
-
-
-def _reversioned(revision: Revision | None, resource_version: int) -> Revision:
+def _reversioned(revision: Revision, resource_version: int) -> Revision:
     """Return an earlier state with a later version, as watches send an object that leaves the selection."""
-    if revision is None:
-        raise AssertionError("an object that left a selection has been in it")
     metadata = {**revision.obj["metadata"], "resourceVersion": str(resource_version)}
     return Revision({**revision.obj, "metadata": metadata}, resource_version)
 
 
-def _error_line(error: StatusError) -> bytes:
-    return msgspec.json.encode({"type": "ERROR", "object": error.to_object()}) + b"\n"
+def _line(event_type: str, obj: JsonObject) -> bytes:
+    return msgspec.json.encode({"type": event_type, "object": obj}) + b"\n"
 
 
 class Watch:
-    """One open watch, and the answer to its request."""
+    """One open watch of a kind in one namespace, or in all, and the answer to its request."""
 
     def __init__(
         self,
         store: ObjectStore,
         faults: Faults,
-        scope: WatchScope,
-        *,
+        target: Target,
         request: web.BaseRequest,
         bookmark_interval_s: float,
     ) -> None:
-        self._store = store
-        self._faults = faults
-        self._scope = scope
-        self._request = request
-        self._response = web.StreamResponse(headers=_HEADERS)
-        self._lines = _EventLines(store, scope)
+        """Read the options of the request. Raises: StatusError 400, 406."""
+        self._store, self._faults, self._request = store, faults, request
+        self._kind, self._namespace = target.kind, target.namespace
+        self._options = parse_options(target.kind, request.query)
+        self._form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
         self._bookmark_interval_s = bookmark_interval_s
+        self._response = web.StreamResponse(headers=_HEADERS)
+        self._headers_due = True
         self._sent = 0
         self._fault: Fault | None = None
 
     async def serve(self) -> web.StreamResponse:
         """Stream until the time is up, the next changes are forgotten, or a fault or the client ends it."""
-        try:
-            initial, since = self._start()
-            reader = self._store.history.reader(self._scope.kind, since)
-        except StatusError as error:
-            await self._response.prepare(self._request)
-            await self._response.write(_error_line(error))
-            return self._response
+        initial, since = self._start()
+        reader = self._store.history.reader(self._kind, since)
         self._faults.streams[reader.wake] = None
         try:
             with reader:
@@ -170,19 +88,54 @@ class Watch:
 
     def _start(self) -> tuple[list[bytes], int]:
         """Return the first lines, and the version after which changes follow."""
-        options = self._scope.options
+        options = self._options
         requested = options.resource_version or 0
         wants_state = options.initial_events if options.initial_events is not None else requested == 0
         if not wants_state:
             return [], requested or self._store.resource_version
-        snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
-        lines = list(self._lines.initial(snapshot.revisions))
+        matches, version = options.matches, self._store.resource_version
+        revisions = self._store.history.snapshot(self._kind, self._namespace)
+        selected = (one for one in revisions if matches is None or matches(one.obj))
+        lines = [self._told("ADDED", one) for one in selected]
         # Upstream treats a watch from "" or 0 like one with sendInitialEvents.
         if options.bookmarks:
-            lines.append(self._lines.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
-        return lines, snapshot.resource_version
+            lines.append(self._bookmark(version, _INITIAL_EVENTS_END))
+        return lines, version
 
-    async def _send(self, lines: list[bytes]) -> None:
+    def _of(self, change: ObjectChange) -> bytes | None:
+        """Return the line of a change; None if it happened outside of the selection."""
+        revision, previous, matches = change.revision, change.previous, self._options.matches
+        if self._namespace is not None and revision.obj["metadata"].get("namespace") != self._namespace:
+            return None
+        if matches is None:
+            return self._told(change.type, revision)
+        is_in = change.type != "DELETED" and matches(revision.obj)
+        if previous is None or not matches(previous.obj):
+            return self._told("ADDED", revision) if is_in else None
+        if is_in or change.type == "DELETED":
+            return self._told(change.type, revision)
+        return self._told("DELETED", _reversioned(previous, revision.resource_version))
+
+    def _bookmark(self, resource_version: int, annotations: dict[str, str] | None = None) -> bytes:
+        """Return a bookmark with the current resource version."""
+        metadata: JsonObject = {"resourceVersion": str(resource_version), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        return self._shaped("BOOKMARK", {"metadata": metadata})
+
+    def _told(self, event_type: str, revision: Revision) -> bytes:
+        if self._form.is_table:
+            return self._shaped(event_type, revision.as_kind(self._kind))
+        return b'{"type":"%s","object":%s}\n' % (event_type.encode(), revision.document(self._kind))
+
+    def _shaped(self, event_type: str, obj: JsonObject) -> bytes:
+        shaped = object_in_form(self._kind, obj, self._form, self._store.now_s())
+        if self._form.is_table and not self._headers_due:
+            shaped["columnDefinitions"] = []
+        self._headers_due = False
+        return _line(event_type, shaped)
+
+    async def _send(self, lines: Sequence[bytes]) -> None:
         """Write the lines, as far as faults let them pass. Raises: StreamEnded."""
         for start in range(0, len(lines), _BATCH):
             batch = lines[start : start + _BATCH]
@@ -195,7 +148,7 @@ class Watch:
 
     def _due_fault(self) -> Fault | None:
         """Take the fault that acts before the next line, if there is one."""
-        fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
+        fault = self._fault or self._faults.for_stream(self._kind.qualified, self._request.path)
         is_due = fault is not None and self._sent >= fault.after_events
         self._fault = None if is_due else fault
         return fault if is_due else None
@@ -211,7 +164,7 @@ class Watch:
                 return
             case Effect.EXPIRE_STREAM:
                 why = f"too old resource version: 1 ({self._store.resource_version})"
-                await self._response.write(_error_line(status.expired(why)))
+                await self._response.write(_line("ERROR", status.expired(why).to_object()))
             case Effect.CUT_STREAM:
                 await self._response.write(line[: len(line) // 2])
                 if self._request.transport is not None:
@@ -220,8 +173,7 @@ class Watch:
 
     async def _follow(self, reader: Follower, since: int) -> None:
         """Write changes and bookmarks until the time is up, or the reader is too late."""
-        loop = asyncio.get_running_loop()
-        options = self._scope.options
+        loop, options = asyncio.get_running_loop(), self._options
         lasts_s = options.timeout_s if options.timeout_s else random.uniform(_MIN_WATCH_S, 2 * _MIN_WATCH_S)
         ends_at = loop.time() + lasts_s
         last_bookmark_at = ends_at - min(_BOOKMARK_BEFORE_END_S, lasts_s / 2)
@@ -233,18 +185,18 @@ class Watch:
                 try:
                     changes = reader.take()
                 except StatusError as error:
-                    await self._response.write(_error_line(error))
+                    await self._response.write(_line("ERROR", error.to_object()))
                     return
                 if changes:
                     sent_version = changes[-1].revision.resource_version
-                lines = [line for line in map(self._lines.of, changes) if line is not None]
+                lines = [line for line in map(self._of, changes) if line is not None]
                 # A fault that was set while the stream idles acts at once.
                 if not lines and (fault := self._due_fault()) is not None:
-                    await self._disturb(fault, self._lines.bookmark(self._store.resource_version))
+                    await self._disturb(fault, self._bookmark(self._store.resource_version))
                 await self._send(lines)
             if options.bookmarks and loop.time() >= bookmark_at:
                 if not reader.has_backlog:
                     sent_version = self._store.resource_version
-                await self._response.write(self._lines.bookmark(sent_version))
+                await self._response.write(self._bookmark(sent_version))
                 follows_at = loop.time() + self._bookmark_interval_s
                 bookmark_at = last_bookmark_at if loop.time() < last_bookmark_at < follows_at else follows_at

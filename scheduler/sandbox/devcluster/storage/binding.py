@@ -9,11 +9,9 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import aggregate
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.pods import copy_topology_labels
-from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject
+from scheduler.sandbox.devcluster.parts import with_condition
 from scheduler.sandbox.devcluster.storage.store import ObjectStore, check_uid
-
-_RESOURCE = "pods/binding"
 
 
 def bind(
@@ -25,43 +23,42 @@ def bind(
     The node need not exist; if it does, its zone and region become labels of the pod.
     Raises: StatusError 400 (names differ), 404, 409 (preconditions, terminating, assigned, gated).
     """
-    metadata = dict(binding.get("metadata") or {})
-    if metadata.get("name") != name:
+    stated = dict(binding.get("metadata") or {})
+    if stated.get("name") != name:
         raise status.bad_request("name in URL does not match name in Binding object")
-    target = binding.get("target") or {}
-    if not target.get("name"):
+    node_name = (binding.get("target") or {}).get("name")
+    if not node_name:
         # Upstream returns a plain error, which becomes a 500.
         raise status.StatusError(500, "", aggregate([field_errors.required("target.name")]))
     pod = store.revision(POD, namespace, name).obj
-    _check_bindable(pod, metadata)
-    copy_topology_labels(metadata, store.find(NODE, "", target["name"]))
-    store.rewrite(POD, _bound(pod, metadata, target["name"], store.now()), dry_run=dry_run)
+    _check_bindable(pod, stated.get("uid"))
+    copy_topology_labels(stated, store.find(NODE, "", node_name))
+    metadata, pod_status = dict(pod["metadata"]), dict(pod.get("status") or {})
+    for key in ("annotations", "labels"):
+        if stated.get(key):
+            metadata[key] = {**(metadata.get(key) or {}), **stated[key]}
+    pod_status.pop("nominatedNodeName", None)
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": store.now(),
+    }
+    pod_status["conditions"] = with_condition(pod_status.get("conditions") or [], scheduled)
+    spec = {**pod["spec"], "nodeName": node_name}
+    store.rewrite(POD, {**pod, "metadata": metadata, "spec": spec, "status": pod_status}, dry_run=dry_run)
 
 
-def _check_bindable(pod: JsonObject, metadata: JsonObject) -> None:
+def _check_bindable(pod: JsonObject, uid: str | None) -> None:
     """Raise StatusError 409 if the pod is another one, or cannot be assigned any more (or yet)."""
-    name, stored = pod["metadata"]["name"], pod["metadata"]
-    check_uid(POD, stored, metadata.get("uid"))
-    if stored.get("deletionTimestamp"):
+    name, node_name = pod["metadata"]["name"], pod["spec"].get("nodeName")
+    check_uid(POD, pod["metadata"], uid)
+    if pod["metadata"].get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
-    elif pod["spec"].get("nodeName"):
-        why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+    elif node_name:
+        why = f'pod {name} is already assigned to node "{node_name}"'
     elif pod["spec"].get("schedulingGates"):
         why = f"pod {name} has non-empty .spec.schedulingGates"
     else:
         return
-    raise status.conflict(POD, name, why, resource=_RESOURCE)
-
-
-def _bound(pod: JsonObject, binding_metadata: JsonObject, node_name: str, now: str) -> JsonObject:
-    """Return the pod as the binding leaves it; unchanged parts are shared."""
-    metadata = dict(pod["metadata"])
-    for name in ("annotations", "labels"):
-        if binding_metadata.get(name):
-            metadata[name] = {**(metadata.get(name) or {}), **binding_metadata[name]}
-    pod_status = {
-        key: value for key, value in (pod.get("status") or {}).items() if key != "nominatedNodeName"
-    }
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    pod_status["conditions"] = with_condition(pod_status.get("conditions") or [], scheduled)
-    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node_name}, "status": pod_status}
+    raise status.conflict(POD, name, why, resource="pods/binding")

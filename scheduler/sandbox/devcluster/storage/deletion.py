@@ -10,9 +10,10 @@ pkg/controller/namespace (kubernetes 1.36).
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from scheduler.sandbox.devcluster.admission.strategies import strategy_of
+from scheduler.sandbox.devcluster.admission.pods import grace_period_s
 from scheduler.sandbox.devcluster.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
     NAMESPACE,
@@ -21,8 +22,8 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
     ServedKinds,
 )
+from scheduler.sandbox.devcluster.parts import rfc3339
 from scheduler.sandbox.devcluster.storage.history import History, ObjectChange
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 
 class Deletion(NamedTuple):
@@ -38,19 +39,23 @@ class Deleter:
     def __init__(self, history: History, kinds: ServedKinds) -> None:
         self._history = history
         self._kinds = kinds
-        #: Owner uid -> its dependents as (kind, namespace, name).
-        self._dependents: dict[str, set[tuple[Kind, str, str]]] = defaultdict(set)
+        #: Owner uid -> its dependents by kind, namespace and name.
+        self._dependents: dict[str, dict[tuple[Kind, str, str], JsonObject]] = defaultdict(dict)
         history.listeners.append(self._on_change)
 
     def _on_change(self, kind: Kind, change: ObjectChange) -> None:
-        if change.previous is not None:
-            for uid, entry in _owner_entries(kind, change.previous.obj):
-                self._dependents[uid].discard(entry)
-                if not self._dependents[uid]:
-                    del self._dependents[uid]
-        if change.type != "DELETED":
-            for uid, entry in _owner_entries(kind, change.revision.obj):
-                self._dependents[uid].add(entry)
+        metadata = change.revision.obj["metadata"]
+        key = kind, metadata.get("namespace", ""), metadata["name"]
+        for uid in _owner_uids(change.previous.obj) if change.previous is not None else ():
+            self._dependents[uid].pop(key, None)
+            if not self._dependents[uid]:
+                del self._dependents[uid]
+        for uid in _owner_uids(change.revision.obj) if change.type != "DELETED" else ():
+            self._dependents[uid][key] = change.revision.obj
+
+    def dependents(self, uid: str) -> list[tuple[Kind, JsonObject]]:
+        """Return the objects that have an owner with this uid, with their kinds. Cost: O(objects returned)."""
+        return [(key[0], obj) for key, obj in self._dependents.get(uid, {}).items()]
 
     def is_finished(self, obj: JsonObject) -> bool:
         """Return True if a terminating object has no grace and no finalizer left."""
@@ -59,75 +64,65 @@ class Deleter:
         is_terminating = bool(metadata.get("deletionTimestamp"))
         return is_terminating and not held and not metadata["deletionGracePeriodSeconds"]
 
-    def delete(self, kind: Kind, old: JsonObject, grace_s: int, propagation: str | None) -> Deletion:
+    def delete(
+        self, kind: Kind, old: JsonObject, asked_s: int | None = None, propagation: str | None = None
+    ) -> Deletion:
         """Mark an object, or remove it if nothing holds it; `propagation` is the deletion policy of its dependents."""
         if propagation == "Orphan":
             self._orphan(old["metadata"]["uid"])
         if kind is NAMESPACE:
             return self._delete_namespace(old)
-        marked = _marked(old, grace_s)
-        if self.is_finished(marked):
-            if kind is not POD:
-                return Deletion(self.remove(kind, old), gone=True)
-            # Pods know of grace: even one that goes at once is marked first, and watches see both.
-            last = old if marked is old else self._history.put(kind, marked).obj
-            return Deletion(self.remove(kind, last), gone=True)
-        return Deletion(old if marked is old else self._history.put(kind, marked).obj, gone=False)
+        marked = _marked(old, grace_period_s(old, asked_s) if kind is POD else 0)
+        is_finished = self.is_finished(marked)
+        # Pods know of grace: even one that goes at once is marked first, and watches see both.
+        if marked is not old and (kind is POD or not is_finished):
+            marked = self._history.put(kind, marked).obj
+        return Deletion(
+            self.remove(kind, marked if kind is POD else old) if is_finished else marked, is_finished
+        )
 
     def remove(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """Remove an object, dependents without another owner, and a terminating namespace that is now empty."""
         metadata = obj["metadata"]
         for custom in self._kinds.defined_by(metadata["name"]) if kind is CUSTOM_RESOURCE_DEFINITION else ():
             # Whatever finalizers they have: their kind is gone.
-            for revision in self._history.snapshot(custom).revisions:
+            for revision in self._history.snapshot(custom):
                 self.remove(custom, revision.obj)
         gone = self._history.remove(kind, obj).as_kind(kind)
-        self._delete_dependents(metadata["uid"])
+        for dependent_kind, dependent in self.dependents(metadata["uid"]):
+            if not self._has_other_owner(dependent, metadata["uid"]):
+                self._delete_present(dependent_kind, dependent)
         if kind.namespaced:
             self._end_namespace_if_empty(metadata["namespace"])
         return gone
 
-    # -- dependents ------------------------------------------------------------------------------------------
-
-    def _delete_named(self, kind: Kind, namespace: str, name: str) -> None:
-        found = self._history.find(kind, namespace, name)
+    def _delete_present(self, kind: Kind, obj: JsonObject) -> None:
+        """Delete an object, unless an earlier deletion took it along."""
+        metadata = obj["metadata"]
+        found = self._history.find(kind, metadata.get("namespace", ""), metadata["name"])
         if found is not None:
-            self.delete(kind, found.obj, strategy_of(kind).grace_period_s(found.obj, None), None)
-
-    def _delete_dependents(self, uid: str) -> None:
-        for kind, namespace, name in sorted(self._dependents.get(uid, ()), key=lambda entry: entry[1:]):
-            dependent = self._history.find(kind, namespace, name)
-            if dependent is not None and not self._has_other_owner(dependent.obj, uid):
-                self._delete_named(kind, namespace, name)
+            self.delete(kind, found.obj)
 
     def _has_other_owner(self, obj: JsonObject, uid: str) -> bool:
-        namespace = obj["metadata"].get("namespace", "")
-        others = (one for one in obj["metadata"].get("ownerReferences") or [] if one["uid"] != uid)
-        return any(self._exists(owner, namespace) for owner in others)
-
-    def _exists(self, owner: JsonObject, namespace: str) -> bool:
-        kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
-        if kind is None:
-            return False
-        found = self._history.find(kind, namespace if kind.namespaced else "", owner["name"])
-        return found is not None and found.obj["metadata"]["uid"] == owner["uid"]
+        """Return whether the object has an owner that is there, beside the one with this uid."""
+        for owner in obj["metadata"].get("ownerReferences") or []:
+            kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
+            if kind is not None and owner["uid"] != uid:
+                namespace = obj["metadata"].get("namespace", "") if kind.namespaced else ""
+                found = self._history.find(kind, namespace, owner["name"])
+                if found is not None and found.obj["metadata"]["uid"] == owner["uid"]:
+                    return True
+        return False
 
     def _orphan(self, uid: str) -> None:
         """Remove the owner from the references of all its dependents."""
-        for kind, namespace, name in list(self._dependents.get(uid, ())):
-            found = self._history.find(kind, namespace, name)
-            if found is None:
-                continue
-            owners = [one for one in found.obj["metadata"]["ownerReferences"] if one["uid"] != uid]
-            metadata = {**found.obj["metadata"], "ownerReferences": owners}
-            self._history.put(kind, {**found.obj, "metadata": metadata})
+        for kind, obj in self.dependents(uid):
+            owners = [one for one in obj["metadata"]["ownerReferences"] if one["uid"] != uid]
+            self._history.put(kind, {**obj, "metadata": {**obj["metadata"], "ownerReferences": owners}})
 
     def _stored_kinds(self) -> list[Kind]:
         """Return one kind for each storage of namespaced objects."""
-        listed = (kind for kind in self._kinds.all() if kind.namespaced and "list" in kind.verbs)
-        return list({kind.storage: kind for kind in listed}.values())
-
-    # -- namespaces ------------------------------------------------------------------------------------------
+        return list({kind.storage: kind for kind in self._kinds.all() if kind.namespaced}.values())
 
     def _delete_namespace(self, old: JsonObject) -> Deletion:
         """Mark the namespace as Terminating and delete its content; it ends with the last object in it."""
@@ -136,8 +131,8 @@ class Deleter:
         marked = {**marked, "status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         stored = old if marked == old else self._history.put(NAMESPACE, marked).obj
         for kind in self._stored_kinds():
-            for revision in self._history.snapshot(kind, name).revisions:
-                self._delete_named(kind, name, revision.obj["metadata"]["name"])
+            for revision in self._history.snapshot(kind, name):
+                self._delete_present(kind, revision.obj)
         self._end_namespace_if_empty(name)
         return Deletion(stored, gone=self._history.find(NAMESPACE, "", name) is None)
 
@@ -145,7 +140,7 @@ class Deleter:
         found = self._history.find(NAMESPACE, "", name)
         if found is None or not found.obj["metadata"].get("deletionTimestamp"):
             return
-        if any(self._history.snapshot(kind, name).revisions for kind in self._stored_kinds()):
+        if any(self._history.snapshot(kind, name) for kind in self._stored_kinds()):
             return
         emptied = {**found.obj, "spec": {**(found.obj.get("spec") or {}), "finalizers": []}}
         if self.is_finished(emptied):
@@ -164,10 +159,9 @@ def _marked(old: JsonObject, grace_s: int) -> JsonObject:
     return {**old, "metadata": metadata}
 
 
-def _owner_entries(kind: Kind, obj: JsonObject) -> list[tuple[str, tuple[Kind, str, str]]]:
-    metadata = obj["metadata"]
-    entry = (kind, metadata.get("namespace", ""), metadata["name"])
-    owners = metadata.get("ownerReferences")
-    if not isinstance(owners, list):
-        return []
-    return [(owner["uid"], entry) for owner in owners if isinstance(owner, dict) and "uid" in owner]
+def _owner_uids(obj: JsonObject) -> Iterator[str]:
+    owners = obj["metadata"].get("ownerReferences")
+    # Tests inject malformed objects.
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and "uid" in owner:
+            yield owner["uid"]

@@ -8,13 +8,22 @@ as they guard others.
 from typing import Final
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
-from scheduler.sandbox.devcluster.label_selectors import selects
+from scheduler.sandbox.devcluster.parts import selects, with_condition
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 _REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
 _UNGUARDED_PHASES: Final = ("Succeeded", "Failed", "Pending")
+_EVICTED: Final = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "lastProbeTime": None,
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 def evict(
@@ -27,22 +36,21 @@ def evict(
     """
     if (eviction.get("metadata") or {}).get("name") != name:
         raise status.bad_request("name in URL does not match name in Eviction object")
-    pod = store.revision(POD, namespace, name).obj
-    options = eviction.get("deleteOptions") or {}
-    dry_run = dry_run or bool(options.get("dryRun"))
-    is_going = bool(pod["metadata"].get("deletionTimestamp"))
-    if not is_going and (pod.get("status") or {}).get("phase") not in _UNGUARDED_PHASES:
-        _take_from_budget(store, pod, dry_run=dry_run)
-    preconditions = options.get("preconditions") or {}
-    if not dry_run and not is_going:
-        store.rewrite(POD, _with_condition(pod, store.now()))
+    pod, options = store.revision(POD, namespace, name).obj, eviction.get("deleteOptions") or {}
+    pod_status, is_dry = pod.get("status") or {}, dry_run or bool(options.get("dryRun"))
+    if not pod["metadata"].get("deletionTimestamp"):
+        if pod_status.get("phase") not in _UNGUARDED_PHASES:
+            _take_from_budget(store, pod, dry_run=is_dry)
+        condition = {**_EVICTED, "lastTransitionTime": store.now()}
+        conditions = with_condition(pod_status.get("conditions") or [], condition)
+        store.rewrite(POD, {**pod, "status": {**pod_status, "conditions": conditions}}, dry_run=is_dry)
     store.delete(
         POD,
         namespace,
         name,
-        uid=preconditions.get("uid"),
+        uid=(options.get("preconditions") or {}).get("uid"),
         grace_period_s=options.get("gracePeriodSeconds"),
-        dry_run=dry_run,
+        dry_run=is_dry,
     )
 
 
@@ -50,41 +58,18 @@ def _take_from_budget(store: ObjectStore, pod: JsonObject, *, dry_run: bool) -> 
     """Raise StatusError 429 if the pod's budget allows no disruption, 500 if it has several budgets."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    budgets = [
-        budget
-        for budget in store.list(POD_DISRUPTION_BUDGET, metadata["namespace"])[0]
-        if selects((budget.get("spec") or {}).get("selector"), labels)
-    ]
-    if not budgets:
-        return
-    if len(budgets) > 1:
-        message = (
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
-        raise status.StatusError(500, "", message)
-    budget = budgets[0]
-    counted = budget.get("status") or {}
-    if counted.get("disruptionsAllowed", 0) <= 0:
-        desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
-        needs = f"The disruption budget {budget['metadata']['name']} needs {desired} healthy pods"
-        cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {current} currently"}
-        raise status.StatusError(429, "TooManyRequests", _REFUSAL, details={"causes": [cause]})
-    taken = dict(counted)
-    taken["disruptionsAllowed"] -= 1
-    taken["disruptedPods"] = {**(taken.get("disruptedPods") or {}), metadata["name"]: store.now()}
-    if not dry_run:
-        store.rewrite(POD_DISRUPTION_BUDGET, {**budget, "status": taken})
-
-
-def _with_condition(pod: JsonObject, now: str) -> JsonObject:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    pod_status = pod.get("status") or {}
-    conditions = with_condition(pod_status.get("conditions") or [], condition)
-    return {**pod, "status": {**pod_status, "conditions": conditions}}
+    budgets = store.list(POD_DISRUPTION_BUDGET, metadata["namespace"])[0]
+    guarding = [one for one in budgets if selects((one.get("spec") or {}).get("selector"), labels)]
+    if len(guarding) > 1:
+        raise status.StatusError(500, "", _SEVERAL)
+    for budget in guarding:
+        counted = budget.get("status") or {}
+        allowed = counted.get("disruptionsAllowed", 0)
+        if allowed <= 0:
+            desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
+            needs = f"The disruption budget {budget['metadata']['name']} needs {desired} healthy pods"
+            cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {current} currently"}
+            raise status.StatusError(429, "TooManyRequests", _REFUSAL, details={"causes": [cause]})
+        disrupted = {**(counted.get("disruptedPods") or {}), metadata["name"]: store.now()}
+        taken = {**counted, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+        store.rewrite(POD_DISRUPTION_BUDGET, {**budget, "status": taken}, dry_run=dry_run)

@@ -9,8 +9,7 @@ slow reader costs nothing and finds out that it is too late, as one of etcd's wa
 import asyncio
 import bisect
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -55,8 +54,6 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-# -- one stored Event in two API versions. Source: pkg/apis/events/v1/conversion.go ----------------------------
-
 #: events.k8s.io/v1 field -> core/v1 field. `series` differs inside: lastObservedTime and count are the same.
 _RENAMED: Final = {
     "regarding": "involvedObject",
@@ -82,20 +79,8 @@ def as_events_v1(event: JsonObject) -> JsonObject:
     return renamed | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
-# -- revisions -----------------------------------------------------------------------------------------------
-
-
-def object_key(namespace: str, name: str) -> str:
-    """Return the key that orders a list: etcd's, so a namespace sorts with the slash that follows it."""
-    return f"{namespace}/{name}"
-
-
 class Revision:
-    """
-    One immutable version of one object.
-
-    `obj` carries apiVersion and kind of its storage version and must never be changed.
-    """
+    """One version of one object, never changed, with apiVersion and kind of its storage version."""
 
     __slots__ = ("_bodies", "key", "obj", "resource_version")
 
@@ -103,7 +88,8 @@ class Revision:
         metadata = obj["metadata"]
         self.obj = obj
         self.resource_version = resource_version
-        self.key = object_key(metadata.get("namespace", ""), metadata["name"])
+        #: What orders a list: etcd's key, so a namespace sorts with the slash that follows it.
+        self.key = f"{metadata.get('namespace', '')}/{metadata['name']}"
         self._bodies: dict[str, bytes] = {}
 
     def as_kind(self, kind: Kind) -> JsonObject:
@@ -144,8 +130,6 @@ class _KindHistory:
         self.keys: list[str] = []
         #: Changes since `forgotten`, oldest first; never more than twice `capacity`.
         self.past: list[ObjectChange] = []
-        #: Number of changes dropped from the front of `past`.
-        self.dropped = 0
         #: The resource version of the newest dropped change; readers behind it are too late.
         self.forgotten = 0
         self.capacity = capacity
@@ -161,7 +145,6 @@ class _KindHistory:
     def compact(self, count: int) -> None:
         if count > 0:
             self.forgotten = self.past[count - 1].revision.resource_version
-            self.dropped += count
             del self.past[:count]
 
 
@@ -175,12 +158,8 @@ class Follower:
     def __init__(self, kind_history: _KindHistory, since: int) -> None:
         self._of_kind = kind_history
         self._since = since
-        past = kind_history.past
-        self._position = kind_history.dropped + bisect.bisect_right(
-            past, since, key=lambda change: change.revision.resource_version
-        )
         self._fresh = asyncio.Event()
-        if self._position < kind_history.dropped + len(past):
+        if self.has_backlog:
             self._fresh.set()
         kind_history.readers[self] = None
 
@@ -204,21 +183,23 @@ class Follower:
 
         Raises: StatusError 410 Expired if some of them are forgotten already.
         """
-        if self._position < self._of_kind.dropped:
-            raise expired(f"too old resource version: {self._since} ({self._of_kind.forgotten})")
-        start = self._position - self._of_kind.dropped
-        changes = self._of_kind.past[start : start + limit]
-        self._position += len(changes)
+        past, forgotten = self._of_kind.past, self._of_kind.forgotten
+        if self._since < forgotten:
+            raise expired(f"too old resource version: {self._since} ({forgotten})")
+        start = bisect.bisect_right(past, self._since, key=lambda one: one.revision.resource_version)
+        changes = past[start : start + limit]
         if changes:
             self._since = changes[-1].revision.resource_version
-        if start + limit >= len(self._of_kind.past):
+        if start + limit >= len(past):
             self._fresh.clear()
         return changes
 
     @property
     def has_backlog(self) -> bool:
-        """Return True if there are changes to take."""
-        return self._position < self._of_kind.dropped + len(self._of_kind.past)
+        """Return True if there are changes to take, or were."""
+        past = self._of_kind.past
+        is_late = self._since < self._of_kind.forgotten
+        return is_late or (bool(past) and past[-1].revision.resource_version > self._since)
 
     async def ready(self, timeout_s: float | None = None) -> bool:
         """Wait until there may be changes to take; return False if `timeout_s` passed first."""
@@ -228,14 +209,6 @@ class Follower:
         except TimeoutError:
             return False
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The revisions of one storage at one resource version, in key order."""
-
-    revisions: list[Revision]
-    resource_version: int
 
 
 class History:
@@ -268,7 +241,7 @@ class History:
                 _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
         for kind in kinds:
-            for revision in self.snapshot(kind).revisions:
+            for revision in self.snapshot(kind):
                 guarded(kind, ObjectChange("ADDED", revision, None))
         self.listeners.append(guarded)
         return lambda: self.listeners.remove(guarded)
@@ -281,7 +254,7 @@ class History:
 
     def find(self, kind: Kind, namespace: str, name: str) -> Revision | None:
         """Return the newest revision of an object, or None."""
-        return self._of_kind(kind).newest.get(object_key(namespace, name))
+        return self._of_kind(kind).newest.get(f"{namespace}/{name}")
 
     def put(self, kind: Kind, obj: JsonObject) -> Revision:
         """Store the object as a new revision, with a new metadata.resourceVersion."""
@@ -313,49 +286,18 @@ class History:
         for listener in self.listeners:
             listener(kind, change)
 
-    def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
+    def snapshot(self, kind: Kind, namespace: str | None = None) -> list[Revision]:
         """Return the newest revisions, of one namespace or of all, in key order. Cost: O(objects returned)."""
-        return Snapshot(list(self._in_order(self._of_kind(kind), namespace)), self.resource_version)
-
-    def _in_order(self, kind_history: _KindHistory, namespace: str | None) -> Iterator[Revision]:
-        keys = kind_history.keys
-        if namespace is None:
-            return (kind_history.newest[key] for key in keys)
-        # "0" is the character after "/", so the range holds exactly the keys of the namespace.
-        first, last = bisect.bisect_left(keys, f"{namespace}/"), bisect.bisect_left(keys, f"{namespace}0")
-        return (kind_history.newest[key] for key in keys[first:last])
-
-    def snapshot_at(self, kind: Kind, resource_version: int, namespace: str | None = None) -> Snapshot | None:
-        """
-        Return the revisions at `resource_version`; None if that is forgotten.
-
-        Cost: O(objects + changes since).
-        """
-        kind_history = self._of_kind(kind)
-        if resource_version < kind_history.forgotten:
-            return None
-        newest = dict(kind_history.newest)
-        for change in reversed(kind_history.past):
-            if change.revision.resource_version <= resource_version:
-                break
-            if change.previous is None:
-                del newest[change.revision.key]
-            else:
-                newest[change.revision.key] = change.previous
-        prefix = "" if namespace is None else f"{namespace}/"
-        revisions = [newest[key] for key in sorted(newest) if key.startswith(prefix)]
-        return Snapshot(revisions, resource_version)
+        of_kind = self._of_kind(kind)
+        first, last = 0, len(of_kind.keys)
+        if namespace is not None:
+            # "0" is the character after "/", so the range holds exactly the keys of the namespace.
+            first, last = (bisect.bisect_left(of_kind.keys, f"{namespace}{end}") for end in "/0")
+        return [of_kind.newest[key] for key in of_kind.keys[first:last]]
 
     def reader(self, kind: Kind, since: int) -> Follower:
-        """
-        Return a reader of the changes of `kind` after resource version `since`.
-
-        Raises: StatusError 410 Expired if some of those are forgotten.
-        """
-        kind_history = self._of_kind(kind)
-        if since < kind_history.forgotten:
-            raise expired(f"too old resource version: {since} ({kind_history.forgotten})")
-        return Follower(kind_history, since)
+        """Return a reader of the changes of `kind` after resource version `since`."""
+        return Follower(self._of_kind(kind), since)
 
     def compact(self) -> None:
         """Forget the whole past; every reader that has not caught up is too late."""

@@ -1,25 +1,22 @@
 """
 Lists: the options of a list or watch request, and a list's pages.
 
-Source: apiserver pkg/apis/meta/internalversion/validation, pkg/storage/continue.go and
-pkg/storage/etcd3/store.go (kubernetes 1.36).
+Source: apiserver pkg/apis/meta/internalversion/validation and pkg/storage/etcd3/store.go (kubernetes 1.36).
 """
 
-import base64
-import binascii
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.history import Revision, Snapshot
+from scheduler.sandbox.devcluster.storage.history import Revision
 from scheduler.sandbox.devcluster.storage.request_selectors import Matches, matcher
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
-_CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
+#: Lists whose rest is kept for the next page; the oldest are forgotten first.
+_MAX_RESTS: Final = 256
 _TOO_OLD_TO_CONTINUE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
     "without the continue parameter."
@@ -77,51 +74,37 @@ def list_page(
     """
     Return the revisions of the page that the options ask for, and the list's own metadata.
 
-    Raises: StatusError 400 (an invalid token), 410 (a forgotten version or token), 504 (a version in the future).
+    Raises: StatusError 400 (an invalid token), 410 (a forgotten token), 504 (a version in the future).
     Cost: O(objects in scope).
     """
     if options.continue_token:
-        snapshot, after = _continued(store, kind, namespace, options)
+        version, selected = _rest(store, options.continue_token)
     else:
         if (requested := options.resource_version or 0) > store.resource_version:
             raise status.too_large_resource_version(requested, store.resource_version)
-        snapshot, after = store.history.snapshot(kind, namespace), ""
-    selected = [
-        one
-        for one in snapshot.revisions
-        if one.key > after and (options.matches is None or options.matches(one.obj))
-    ]
-    metadata: JsonObject = {"resourceVersion": str(snapshot.resource_version)}
+        revisions, matches = store.history.snapshot(kind, namespace), options.matches
+        version, selected = store.resource_version, revisions
+        if matches is not None:
+            selected = [one for one in revisions if matches(one.obj)]
+    metadata: JsonObject = {"resourceVersion": str(version)}
     # A list from cache (resource version 0) has no pages.
     limited = options.limit and (options.resource_version != 0 or options.continue_token)
-    if limited and len(selected) > options.limit:
-        rest = len(selected) - options.limit
-        selected = selected[: options.limit]
-        metadata["continue"] = _token(snapshot.resource_version, selected[-1].key)
-        if options.matches is None:
-            metadata["remainingItemCount"] = rest
-    return selected, metadata
+    if not limited or len(selected) <= options.limit:
+        return selected, metadata
+    metadata["continue"] = token = str(secrets.randbelow(10**18))
+    rest = selected[options.limit :]
+    store.rests[token] = version, rest
+    if len(store.rests) > _MAX_RESTS:
+        del store.rests[next(iter(store.rests))]
+    if options.matches is None:
+        metadata["remainingItemCount"] = len(rest)
+    return selected[: options.limit], metadata
 
 
-def _continued(
-    store: ObjectStore, kind: Kind, namespace: str | None, options: ListOptions
-) -> tuple[Snapshot, str]:
-    """Return the snapshot that a continue token belongs to, and the key of the last object already shown."""
-    version, last_key = _parsed_token(options.continue_token)
-    snapshot = store.history.snapshot_at(kind, version, namespace)
-    if snapshot is None:
+def _rest(store: ObjectStore, token: str) -> tuple[int, list[Revision]]:
+    """Return the version of the list that a continue token belongs to, and its objects that were not shown yet."""
+    if not token.isdecimal():
+        raise status.bad_request("invalid continue token: continue key is not valid: it is no number")
+    if token not in store.rests:
         raise status.expired(_TOO_OLD_TO_CONTINUE)
-    return snapshot, last_key
-
-
-def _token(resource_version: int, last_key: str) -> str:
-    fields_of_token = {"v": _CONTINUE_FORMAT, "rv": resource_version, "start": f"{last_key}\x00"}
-    return base64.urlsafe_b64encode(msgspec.json.encode(fields_of_token)).decode().rstrip("=")
-
-
-def _parsed_token(token: str) -> tuple[int, str]:
-    try:
-        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return int(found["rv"]), str(found["start"]).rstrip("\x00")
-    except (binascii.Error, ValueError, TypeError, KeyError) as error:
-        raise status.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    return store.rests[token]

@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError, bad_request, refused
-from scheduler.sandbox.devcluster.storage.strategic_merge import merge_keys, merged
+from scheduler.sandbox.devcluster.storage.strategic_merge import merged
 
 #: A JSON patch: its operations in order.
 JsonPatch = list[JsonObject]
@@ -41,8 +41,7 @@ def patched(obj: JsonObject, patch: JsonObject | JsonPatch, patch_type: PatchTyp
         raise bad_request("error decoding patch: it is no object")
     if kind.is_custom and patch_type is PatchType.STRATEGIC:
         raise refused(415, "custom resources take no strategic merge patch")
-    # A merge patch is a strategic one in which no list has a merge key.
-    return merged(obj, patch, {} if patch_type is PatchType.MERGE else merge_keys(kind))
+    return merged(obj, patch, by_keys=patch_type is not PatchType.MERGE and not kind.is_custom)
 
 
 def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:

@@ -8,8 +8,7 @@ pkg/apis/*/v1/conversion.go (kubernetes 1.36). Differences: labels cannot be com
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.engine.syntax.selectors import Operator, Requirement
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
@@ -28,16 +27,8 @@ _REQUIREMENT: Final = re.compile(
 _COMMA: Final = re.compile(r",(?![^()]*\))")
 
 
-def parse_label_selector(text: str) -> list[Requirement]:
-    """
-    Return the requirements of a `labelSelector` parameter, all of which must hold.
-
-    Raises: StatusError 400 if the text breaks the grammar.
-    """
-    return [_requirement(part) for part in _COMMA.split(text)]
-
-
-def _requirement(text: str) -> Requirement:
+def _label_requirement(text: str) -> Requirement:
+    """Return one requirement of a `labelSelector` parameter. Raises: StatusError 400 if it breaks the grammar."""
     parts = _REQUIREMENT.fullmatch(text)
     if parts is None:
         raise bad_request(
@@ -54,87 +45,64 @@ def _requirement(text: str) -> Requirement:
     return Requirement(parts["key"], "Exists")
 
 
-#: Fields of a stored object that requests may select by, beside metadata.name and metadata.namespace.
-_EVENT_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "pods": {
-        name: tuple(name.split("."))
-        for name in (
-            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-            "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
-        )
-    },
-    "nodes": {"spec.unschedulable": ("spec", "unschedulable")},
-    "namespaces": {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
-    "resourceslices.resource.k8s.io": {
-        "spec.nodeName": ("spec", "nodeName"),
-        "spec.driver": ("spec", "driver"),
-    },
-    "events": {
-        **{f"involvedObject.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
-        "reason": ("reason",),
-        "type": ("type",),
-        "reportingComponent": ("reportingComponent",),
-        "source": ("source", "component"),
-    },
-    "events.events.k8s.io": {
-        **{f"regarding.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
-        "reason": ("reason",),
-        "type": ("type",),
-        "reportingController": ("reportingComponent",),
-    },
-}  # fmt: skip
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+#: Kind -> fields that requests may select by, beside metadata.name and metadata.namespace; with the path in the stored
+#: object, if that is another one.
+_FIELDS: Final[Mapping[str, str]] = {
+    "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+    "status.podIP status.nominatedNodeName",
+    "nodes": "spec.unschedulable",
+    "namespaces": "status.phase name=metadata.name",
+    "resourceslices.resource.k8s.io": "spec.nodeName spec.driver",
+    "events": "reason type reportingComponent source=source.component "
+    + " ".join(f"involvedObject.{name}" for name in _REFERENCE),
+    "events.events.k8s.io": "reason type reportingController=reportingComponent "
+    + " ".join(f"regarding.{name}=involvedObject.{name}" for name in _REFERENCE),
+}
 _BOOLEANS: Final = frozenset({"spec.unschedulable", "spec.hostNetwork"})
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
-    """One condition `field = value` or, if `negated`, `field != value`."""
+class _FieldRequirement(NamedTuple):
+    """One condition `field = value` or, if `negated`, `field != value`; `path` is where the field is stored."""
 
     field: str
-    path: tuple[str, ...]
+    path: str
     value: str
     negated: bool
 
     def matches(self, obj: JsonObject) -> bool:
         """Return True if a stored object meets the condition; an absent field reads as its empty value."""
         found: object = obj
-        for step in self.path:
+        for step in self.path.split("."):
             found = found.get(step) if isinstance(found, dict) else None
         text = str(bool(found)).lower() if self.field in _BOOLEANS else str(found or "")
         return (text == self.value) != self.negated
 
 
-def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
+def _field_requirements(text: str, kind: Kind) -> list[_FieldRequirement]:
     """
     Return the requirements of a `fieldSelector` parameter on objects of `kind`, all of which must hold.
 
     Raises: StatusError 400 if the text breaks the grammar, or `kind` cannot be selected by a field in it.
     """
-    return [_field_requirement(term, kind) for term in text.split(",") if term]
-
-
-def _field_requirement(term: str, kind: Kind) -> FieldRequirement:
-    parts = re.fullmatch(r"([^=!]*)(==|!=|=)([^=]*)", term)
-    if parts is None:
-        raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
-    field, operator, value = parts.groups()
-    return FieldRequirement(field, _field_path(field, kind), value, operator == "!=")
-
-
-def _field_path(field: str, kind: Kind) -> tuple[str, ...]:
-    if field in ("metadata.name", "metadata.namespace"):
-        return tuple(field.split("."))
-    known = _FIELD_PATHS.get(kind.qualified, {})
-    if field not in known:
-        raise bad_request(f"field label not supported: {field}")
-    return known[field]
+    words = f"metadata.name metadata.namespace {_FIELDS.get(kind.qualified, '')}".split()
+    path_by_field = {field: path or field for field, _, path in (word.partition("=") for word in words)}
+    found: list[_FieldRequirement] = []
+    for term in filter(None, text.split(",")):
+        parts = re.fullmatch(r"([^=!]*)(==|!=|=)([^=]*)", term)
+        if parts is None:
+            raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+        field, operator, value = parts.groups()
+        if field not in path_by_field:
+            raise bad_request(f"field label not supported: {field}")
+        found.append(_FieldRequirement(field, path_by_field[field], value, operator == "!="))
+    return found
 
 
 def selected_name(field_selector: str, kind: Kind) -> str:
     """Return the one name that the `fieldSelector` admits; "" if it admits others, or cannot be parsed."""
     try:
-        fields = parse_field_selector(field_selector, kind)
+        fields = _field_requirements(field_selector, kind)
     except StatusError:
         return ""
     return next((each.value for each in fields if each.field == "metadata.name" and not each.negated), "")
@@ -146,8 +114,8 @@ def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) 
 
     Raises: StatusError 400 as the two parsers do.
     """
-    labels = parse_label_selector(label_selector) if label_selector else []
-    fields = parse_field_selector(field_selector, kind) if field_selector else []
+    labels = [_label_requirement(part) for part in _COMMA.split(label_selector)] if label_selector else []
+    fields = _field_requirements(field_selector, kind) if field_selector else []
     if not labels and not fields:
         return None
 

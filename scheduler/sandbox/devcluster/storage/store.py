@@ -18,7 +18,7 @@ from scheduler.sandbox.devcluster.admission.definitions import kinds_of
 from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
 from scheduler.sandbox.devcluster.admission.shapes import check_shape
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
-from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
+from scheduler.sandbox.devcluster.admission.strategy import View
 from scheduler.sandbox.devcluster.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
     NAMESPACE,
@@ -26,6 +26,7 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
     ServedKinds,
 )
+from scheduler.sandbox.devcluster.parts import rfc3339
 from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.sandbox.devcluster.storage.history import (
     History,
@@ -36,7 +37,6 @@ from scheduler.sandbox.devcluster.storage.history import (
     without_nulls,
 )
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
 
 #: Past changes of each kind that are kept; the oldest are forgotten first.
@@ -55,6 +55,8 @@ _SERVER_METADATA: Final = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace",
     "generateName", "selfLink", "resourceVersion",
 )  # fmt: skip
+#: metadata that the status subresource may not write.
+_NOT_OF_STATUS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class ObjectStore:
@@ -70,6 +72,8 @@ class ObjectStore:
         self.history: Final = History(capacity)
         self.kinds: Final = ServedKinds(hidden_kinds(minor))
         self.history.listeners.append(self._follow_definitions)
+        #: Continue token -> the version of a list, and the rest of it.
+        self.rests: Final[dict[str, tuple[int, list[Revision]]]] = {}
         self._deleter = Deleter(self.history, self.kinds)
 
     @property
@@ -103,10 +107,13 @@ class ObjectStore:
             raise status.not_found(kind, name)
         return revision
 
+    def owned(self, kind: Kind, uid: str) -> list[JsonObject]:
+        """Return the objects of a kind that have an owner with this uid. Cost: O(all that it owns)."""
+        return [obj for of_kind, obj in self._deleter.dependents(uid) if of_kind is kind]
+
     def list(self, kind: Kind, namespace: str | None = None) -> tuple[list[JsonObject], int]:
         """Return the objects of one namespace (None: of all), and the list's version. Cost: O(objects in scope)."""
-        snapshot = self.history.snapshot(kind, namespace)
-        return [one.as_kind(kind) for one in snapshot.revisions], snapshot.resource_version
+        return [one.as_kind(kind) for one in self.history.snapshot(kind, namespace)], self.resource_version
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -121,6 +128,8 @@ class ObjectStore:
         check_shape(kind, new)
         drop_fields(kind.kind, new, self.minor)
         metadata = self._new_metadata(kind, namespace, new)
+        if strategy.has_generation:
+            metadata["generation"] = 1
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
         strategy.fill_in(new)
@@ -144,9 +153,7 @@ class ObjectStore:
             self.check_namespace(kind, namespace, metadata["name"])
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
-        if dry_run:
-            return Revision(new, 0).as_kind(kind)
-        return self.history.put(kind, new).as_kind(kind)
+        return (Revision(new, 0) if dry_run else self.history.put(kind, new)).as_kind(kind)
 
     def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """
@@ -167,13 +174,10 @@ class ObjectStore:
         """
         new = stored_form(kind, copied(obj))
         metadata = new.get("metadata") or {}
-        namespace = metadata.get("namespace", "") if kind.namespaced else ""
-        old = self.history.find(kind, namespace, metadata.get("name", ""))
-        strategy = strategy_of(kind)
-        if old is None:
-            raise status.not_found(kind, metadata.get("name", ""))
+        old = self.revision(
+            kind, metadata.get("namespace", "") if kind.namespaced else "", metadata.get("name", "")
+        )
         check_uid(kind, old.obj["metadata"], metadata.get("uid"))
-        _check_version(kind, old.obj, new, strategy)
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def patch(
@@ -188,22 +192,17 @@ class ObjectStore:
         dry_run: bool = False,
     ) -> JsonObject:
         """
-        Patch an object and return it as stored; an apply patch creates a missing object.
+        Patch an object and return it as stored.
 
         Raises: StatusError 400, 404, 409 (a resourceVersion in the patch that is not the stored one), 422.
         """
-        old = self.history.find(kind, namespace, name)
-        if old is None:
-            if patch_type is PatchType.APPLY and isinstance(patch, dict) and subresource is None:
-                return self.create(kind, namespace, patch, dry_run=dry_run)
-            raise status.not_found(kind, name)
+        old = self.revision(kind, namespace, name)
         new = stored_form(kind, patched(copied(old.as_kind(kind)), patch, patch_type, kind))
         check_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
             raise status.bad_request(OTHER_NAMESPACE)
         check_name(metadata, name)
-        _check_version(kind, old.obj, new, strategy_of(kind))
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def rewrite(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
@@ -240,10 +239,9 @@ class ObjectStore:
             )
             # Upstream names the kind where other refusals name the resource.
             raise status.conflict(replace(kind, plural=kind.kind), name, why)
-        grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
-        return self._deleter.delete(kind, old, grace_s, propagation)
+        return self._deleter.delete(kind, old, grace_period_s, propagation)
 
     # -- steps of a write ------------------------------------------------------------------------------------
 
@@ -253,9 +251,7 @@ class ObjectStore:
 
     def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         """Raise StatusError 404 if the namespace is missing, 403 if it is terminating."""
-        found = self.find(NAMESPACE, "", namespace)
-        if found is None:
-            raise status.not_found(NAMESPACE, namespace)
+        found = self.get(NAMESPACE, "", namespace)
         if found["metadata"].get("deletionTimestamp"):
             message = f"namespace {namespace} is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
@@ -274,8 +270,7 @@ class ObjectStore:
         metadata: JsonObject = new.setdefault("metadata", {})
         if metadata.get("resourceVersion"):
             raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        stated = metadata.get("namespace") or ""
-        if stated and stated != namespace:
+        if (metadata.get("namespace") or namespace) != namespace:
             raise status.bad_request(OTHER_NAMESPACE)
         for key in _SERVER_METADATA:
             if key != "generateName":
@@ -285,10 +280,7 @@ class ObjectStore:
             metadata["name"] = prefix + "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
         if kind.namespaced:
             metadata["namespace"] = namespace
-        metadata["uid"] = str(uuid4())
-        metadata["creationTimestamp"] = self.now()
-        if strategy_of(kind).has_generation:
-            metadata["generation"] = 1
+        metadata |= {"uid": str(uuid4()), "creationTimestamp": self.now()}
         return metadata
 
     def _replace(
@@ -296,33 +288,39 @@ class ObjectStore:
     ) -> JsonObject:
         """Store the new state, as far as the (sub)resource may write it."""
         old, strategy = revision.obj, strategy_of(kind)
+        metadata, stored = new.setdefault("metadata", {}), old["metadata"]
+        version = metadata.get("resourceVersion") or ""
+        if not version and not strategy.unconditional_update:
+            raise status.resource_version_required(kind, stored["name"])
+        if version and version != stored["resourceVersion"]:
+            raise status.conflict(kind, stored["name"])
         check_shape(kind, new)
         drop_fields(kind.kind, new, self.minor)
         # Upstream checks metadata in general and once more for the kind, so these causes come twice.
-        errors = 2 * list(metadata_update_errors(new["metadata"], old["metadata"]))
-        _keep_server_metadata(new, old)
+        errors = 2 * list(metadata_update_errors(metadata, stored))
+        _restore(metadata, stored, *_SERVER_METADATA)
         if subresource == "status":
-            _keep_all_but_status(new, old, strategy)
-        elif strategy.has_status:
-            _copy_field(new, old, "status")
+            _restore(new, old, *((new.keys() | old.keys()) - {"metadata", "status"}))
+            _restore(metadata, stored, *_NOT_OF_STATUS)
+        elif "status" in kind.subresources:
+            _restore(new, old, "status")
         strategy.fill_in(new)
         strategy.prepare_update(new, old, self.view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        errors += metadata_errors(new["metadata"], strategy.name_faults)
+            metadata["generation"] = stored.get("generation", 0) + 1
+        errors += metadata_errors(metadata, strategy.name_faults)
         if subresource == "status":
             errors += strategy.validate_status(new, old)
         else:
             errors += [*strategy.errors(new), *strategy.update_errors(new, old)]
         if errors:
-            raise status.invalid(kind, old["metadata"]["name"], errors)
-        if dry_run or new == old:
-            return Revision(new, revision.resource_version).as_kind(kind)
-        if self._deleter.is_finished(new):
+            raise status.invalid(kind, stored["name"], errors)
+        if self._deleter.is_finished(new) and not dry_run and new != old:
             # Watches see the object go as it was stored, finalizers included.
             self._deleter.remove(kind, old)
-            return Revision(new, revision.resource_version).as_kind(kind)
-        return self.history.put(kind, new).as_kind(kind)
+        elif not dry_run and new != old:
+            return self.history.put(kind, new).as_kind(kind)
+        return Revision(new, revision.resource_version).as_kind(kind)
 
 
 def stored_form(kind: Kind, obj: JsonObject) -> JsonObject:
@@ -334,37 +332,13 @@ def stored_form(kind: Kind, obj: JsonObject) -> JsonObject:
     return obj
 
 
-def _check_version(kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
-    """Raise StatusError 409 if resourceVersion is not the stored one, 422 if it is missing and required."""
-    stored, stated = old["metadata"], new.get("metadata") or {}
-    version = stated.get("resourceVersion") or ""
-    if not version and not strategy.unconditional_update:
-        raise status.resource_version_required(kind, stored["name"])
-    if version and version != stored["resourceVersion"]:
-        raise status.conflict(kind, stored["name"])
-
-
-def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:
-    metadata = new.setdefault("metadata", {})
-    for key in _SERVER_METADATA:
-        _copy_field(metadata, old["metadata"], key)
-
-
-def _copy_field(into: JsonObject, source: JsonObject, key: str) -> None:
-    if key in source:
-        into[key] = source[key]
-    else:
-        into.pop(key, None)
-
-
-def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -> None:
-    """Restore what the status subresource may not write."""
-    for key in (new.keys() | old.keys()) - {"metadata", "status"}:
-        _copy_field(new, old, key)
-    metadata, stored = new["metadata"], old["metadata"]
-    kept = () if strategy.status_writes_metadata else ("labels", "annotations", "finalizers")
-    for key in ("ownerReferences", *kept):
-        _copy_field(metadata, stored, key)
+def _restore(into: JsonObject, source: JsonObject, *keys: str) -> None:
+    """Give fields the values that they have in the source, or none."""
+    for key in keys:
+        if key in source:
+            into[key] = source[key]
+        else:
+            into.pop(key, None)
 
 
 def _spec_of(obj: JsonObject) -> JsonObject:

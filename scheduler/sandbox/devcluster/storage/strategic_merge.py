@@ -2,93 +2,49 @@
 Strategic merge patch: a merge patch (RFC 7386) in which some lists merge by a key.
 
 Source: apimachinery pkg/util/strategicpatch/patch.go, and the patchStrategy and patchMergeKey tags of
-api/core/v1, api/apps/v1 and api/meta/v1 (kubernetes 1.36). Difference: `$patch` is read in lists alone.
+api/core/v1, api/apps/v1 and api/meta/v1 (kubernetes 1.36). Differences: lists of one name merge alike in every kind;
+`$patch` is read in lists alone.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.status import bad_request
 
-#: Path of a list below a pod spec -> its merge key; "" for a list of plain values that merge as a set.
-_POD_SPEC: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "volumes": "name",
-    "imagePullSecrets": "name",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-    "schedulingGates": "name",
-    "resourceClaims": "name",
-}
-_CONTAINER: Final = {
-    "ports": "containerPort",
-    "env": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-}
-_CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
-
-
-def _pod_spec_keys(prefix: str) -> dict[str, str]:
-    keys = {f"{prefix}.{name}": key for name, key in _POD_SPEC.items()}
-    for containers in _CONTAINER_LISTS:
-        keys |= {f"{prefix}.{containers}[].{name}": key for name, key in _CONTAINER.items()}
-    return keys
-
-
-_METADATA: Final = {"metadata.ownerReferences": "uid", "metadata.finalizers": ""}
-_STATUS: Final = {"status.conditions": "type"}
-_TEMPLATE: Final = (
-    _pod_spec_keys("spec.template.spec")
-    | {"spec.template.metadata.ownerReferences": "uid", "spec.template.metadata.finalizers": ""}
-    | _STATUS
-)
-_BY_STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
-    "pods": _pod_spec_keys("spec")
-    | _STATUS
-    | {"status.podIPs": "ip", "status.hostIPs": "ip", "status.resourceClaimStatuses": "name"},
-    "nodes": _STATUS | {"status.addresses": "type", "spec.podCIDRs": ""},
-    "namespaces": _STATUS,
-    "services": _STATUS | {"spec.ports": "port"},
-    "serviceaccounts": {"secrets": "name", "imagePullSecrets": "name"},
-    "replicationcontrollers": _TEMPLATE,
-    "deployments.apps": _TEMPLATE,
-    "replicasets.apps": _TEMPLATE,
-    "statefulsets.apps": _TEMPLATE,
-    "daemonsets.apps": _TEMPLATE,
-    "jobs.batch": _TEMPLATE,
-    "persistentvolumeclaims": _STATUS,
-    "resourceclaims.resource.k8s.io": {"status.reservedFor": "uid"},
-    "poddisruptionbudgets.policy": _STATUS,
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
-}
+#: Name of a list -> its merge key; "" for a list of plain values that merge as a set. A service's ports have no
+#: containerPort.
+_KEYS: Final = {
+    **dict.fromkeys(
+        ("containers", "initContainers", "ephemeralContainers", "volumes", "imagePullSecrets", "schedulingGates",
+         "resourceClaims", "env", "resourceClaimStatuses", "secrets", "webhooks"),
+        ("name",),
+    ),
+    **dict.fromkeys(("conditions", "addresses"), ("type",)),
+    **dict.fromkeys(("hostAliases", "podIPs", "hostIPs"), ("ip",)),
+    **dict.fromkeys(("ownerReferences", "reservedFor"), ("uid",)),
+    **dict.fromkeys(("finalizers", "podCIDRs"), ("",)),
+    "topologySpreadConstraints": ("topologyKey",),
+    "ports": ("containerPort", "port"),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+}  # fmt: skip
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _ORDER: Final = "$setElementOrder/"
 _DROP: Final = "$deleteFromPrimitiveList/"
 
 
-def merge_keys(kind: Kind) -> Mapping[str, str]:
-    """Return the merge key of every list of `kind` that merges, by its path; "" is the value itself."""
-    return {**_METADATA, **_BY_STORAGE.get(kind.storage, {})}
-
-
-def merged(original: JsonObject, patch: JsonObject, keys: Mapping[str, str], path: str = "") -> JsonObject:
+def merged(original: JsonObject, patch: JsonObject, *, by_keys: bool) -> JsonObject:
     """
-    Return the object with the patch merged in; `keys` are the merge keys of lists by their paths, which follow `path`.
+    Return the object with the patch merged in; without `by_keys` every list is replaced, as in a merge patch.
 
     Raises: StatusError 400 if an element lacks its merge key.
     """
     result = dict(original)
     if _RETAIN in patch:
-        kept = set(patch[_RETAIN])
-        result = {key: value for key, value in result.items() if key in kept}
+        result = {key: value for key, value in result.items() if key in patch[_RETAIN]}
     for key, value in patch.items():
-        below = f"{path}.{key}" if path else key
+        stored = result.get(key)
         if key.startswith(_DROP):
             name = key.removeprefix(_DROP)
             if isinstance(result.get(name), list):
@@ -98,14 +54,17 @@ def merged(original: JsonObject, patch: JsonObject, keys: Mapping[str, str], pat
         elif value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            stored = result.get(key)
-            result[key] = merged(stored if isinstance(stored, dict) else {}, value, keys, below)
-        elif isinstance(value, list) and below in keys:
-            stored = result.get(key)
-            result[key] = _merged_list(stored if isinstance(stored, list) else [], value, below, keys)
+            result[key] = merged(stored if isinstance(stored, dict) else {}, value, by_keys=by_keys)
+        elif isinstance(value, list) and by_keys and key in _KEYS:
+            result[key] = _merged_list(stored if isinstance(stored, list) else [], value, _KEYS[key])
         else:
             result[key] = _without_directives(value)
-    _order_lists(result, patch, path, keys)
+    for directive, wanted in patch.items():
+        name = directive.removeprefix(_ORDER)
+        if directive.startswith(_ORDER) and isinstance(result.get(name), list) and name in _KEYS:
+            result[name] = _in_order(
+                result[name], [_identity(one, _KEYS[name]) for one in wanted], _KEYS[name]
+            )
     return result
 
 
@@ -120,42 +79,41 @@ def _without_directives(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-def _merged_list(original: list[Any], patch: list[Any], path: str, keys: Mapping[str, str]) -> list[Any]:
-    merge_key = keys[path]
-    if not merge_key:
+def _identity(element: Any, keys: tuple[str, ...]) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what tells an element from the others of its list; None if it lacks its merge key."""
+    if keys == ("",):
+        return element
+    values = (element.get(key) for key in keys) if isinstance(element, dict) else ()
+    return next((value for value in values if value is not None), None)
+
+
+def _merged_list(original: list[Any], patch: list[Any], keys: tuple[str, ...]) -> list[Any]:
+    if keys == ("",):
         return [*original, *(one for one in patch if one not in original)]
     replacing = [one for one in patch if isinstance(one, dict) and one.get(_DIRECTIVE) == "replace"]
     if replacing:
         return [_without_directives(one) for one in patch if one not in replacing or len(one) > 1]
     result = list(original)
     for element in patch:
-        if not isinstance(element, dict) or merge_key not in element:
-            raise bad_request(f"map: {element} does not contain declared merge key: {merge_key}")
-        at = next((i for i, one in enumerate(result) if one.get(merge_key) == element[merge_key]), None)
+        identity = _identity(element, keys)
+        if identity is None:
+            raise bad_request(f"map: {element} does not contain declared merge key: {keys[0]}")
+        at = next((i for i, one in enumerate(result) if _identity(one, keys) == identity), None)
         if element.get(_DIRECTIVE) == "delete":
-            result = [one for one in result if one.get(merge_key) != element[merge_key]]
+            result = [one for one in result if _identity(one, keys) != identity]
         elif at is None:
-            result.append(merged({}, element, keys, f"{path}[]"))
+            result.append(merged({}, element, by_keys=True))
         else:
-            result[at] = merged(result[at], element, keys, f"{path}[]")
+            result[at] = merged(result[at], element, by_keys=True)
     return result
 
 
-def _order_lists(result: JsonObject, patch: JsonObject, path: str, keys: Mapping[str, str]) -> None:
-    """Sort lists as $setElementOrder says; elements that it does not name keep their neighbours."""
-    for directive, wanted in patch.items():
-        if not directive.startswith(_ORDER):
-            continue
-        name = directive.removeprefix(_ORDER)
-        elements = result.get(name)
-        merge_key = keys.get(f"{path}.{name}" if path else name)
-        if not isinstance(elements, list) or merge_key is None:
-            continue
-        rank = {one[merge_key] if merge_key else one: index for index, one in enumerate(wanted)}
-        identities = [one.get(merge_key) if merge_key else one for one in elements]
-        named = [index for index, identity in enumerate(identities) if identity in rank]
-        in_order = iter(sorted(named, key=lambda index: rank[identities[index]]))
-        result[name] = [
-            elements[next(in_order)] if identity in rank else one
-            for one, identity in zip(elements, identities, strict=True)
-        ]
+def _in_order(elements: list[Any], wanted: list[Any], keys: tuple[str, ...]) -> list[Any]:
+    """Return the elements in the order of $setElementOrder; those that it does not name keep their neighbours."""
+    identities = [_identity(one, keys) for one in elements]
+    named = (index for index, identity in enumerate(identities) if identity in wanted)
+    in_order = iter(sorted(named, key=lambda index: wanted.index(identities[index])))
+    return [
+        elements[next(in_order)] if identity in wanted else one
+        for one, identity in zip(elements, identities, strict=True)
+    ]

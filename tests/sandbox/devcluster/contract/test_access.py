@@ -73,11 +73,6 @@ async def test_a_token_is_issued_for_an_hour_unless_asked_otherwise(api: Api):
     assert asked.ok["spec"]["expirationSeconds"] == 600
 
 
-async def test_there_is_no_token_of_a_missing_account(api: Api):
-    answer = await _token(api, "nobody")
-    assert answer.refused(404, "NotFound") == 'serviceaccounts "nobody" not found'
-
-
 async def test_a_token_review_names_the_user_of_a_token(api: Api):
     token = await _account(api)
     answer = await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})
@@ -95,19 +90,11 @@ async def test_a_token_review_names_the_user_of_a_token(api: Api):
     assert status["audiences"]
 
 
-@pytest.mark.parametrize("token", ["nobody's", "Bearer x", "ö", "a.b.c"])
-async def test_a_token_review_of_an_unknown_token_is_not_authenticated(api: Api, token: str):
-    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
+async def test_a_token_review_of_an_unknown_token_is_not_authenticated(api: Api):
+    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": "nobody's"}})).ok["status"]
     assert status["user"] == {}
     assert "authenticated" not in status
     assert "invalid bearer token" in status["error"]
-
-
-async def test_a_token_review_for_other_audiences_is_not_authenticated(api: Api):
-    token = await _account(api)
-    review = {"spec": {"token": token, "audiences": ["somebody-else"]}}
-    status = (await api.post(_TOKEN_REVIEWS, review)).ok["status"]
-    assert "authenticated" not in status
 
 
 async def test_a_token_review_needs_a_token(api: Api):
@@ -129,12 +116,6 @@ async def test_a_token_is_worth_nothing_once_its_account_is_gone(api: Api):
 async def test_an_unknown_token_is_unauthorized(api: Api):
     answer = await _asked(api, "nobody's", "GET", api.pods())
     assert answer.refused(401, "Unauthorized") == "Unauthorized"
-
-
-async def test_a_self_review_names_the_user(api: Api):
-    token = await _account(api)
-    answer = await _asked(api, token, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
-    assert answer.ok["status"]["userInfo"]["username"] == _user(api)
 
 
 # -- rights --------------------------------------------------------------------------------------------------
@@ -246,45 +227,9 @@ async def test_an_access_review_says_whether_it_is_allowed(api: Api):
     assert not await _reviewed(api, "somebody", nonResourceAttributes=wanted)
 
 
-async def test_an_access_review_in_a_namespace_is_about_that_namespace(api: Api):
-    token = await _account(api)
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-    await _grant(api, rule, in_namespace=True, by_cluster_role=False)
-    await _eventually(api, token, "GET", api.pods("x"))
-    wanted = {"verb": "get", "resource": "pods", "namespace": api.namespace}
-    assert await _reviewed(api, _user(api), resourceAttributes=wanted)
-    elsewhere = {**wanted, "namespace": "default"}
-    assert not await _reviewed(api, _user(api), resourceAttributes=elsewhere)
-
-
 async def test_masters_may_everything(api: Api):
     wanted = {"path": "/anything", "verb": "delete"}
     assert await _reviewed(api, "x", groups=["system:masters"], nonResourceAttributes=wanted)
-
-
-async def test_everybody_may_ask_for_health(api: Api):
-    wanted = {"path": "/healthz", "verb": "get"}
-    groups = ["system:unauthenticated"]
-    assert await _reviewed(api, "system:anonymous", groups=groups, nonResourceAttributes=wanted)
-
-
-async def test_one_may_ask_about_oneself(api: Api):
-    token = await _account(api)
-    body = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    assert (await _asked(api, token, "POST", path, body)).ok["status"]["allowed"] is False
-
-
-# -- roles as objects ----------------------------------------------------------------------------------------
-
-
-async def test_a_rule_has_verbs(api: Api):
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": []}
-    answer = await api.post(
-        api.in_namespace("roles", group=_RBAC), {"metadata": {"name": "r"}, "rules": [rule]}
-    )
-    answer.refused(422, "Invalid")
-    assert answer.causes() == [("FieldValueRequired", "rules[0].verbs")]
 
 
 async def test_a_binding_keeps_its_role(api: Api):

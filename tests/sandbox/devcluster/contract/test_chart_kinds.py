@@ -26,17 +26,6 @@ def job_body(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "j"}, "spec": {"template": pod_template(), **spec}}
 
 
-def cron_job_body(schedule="* * * * *") -> dict[str, Any]:
-    spec = {"schedule": schedule, "jobTemplate": {"spec": {"template": pod_template()}}}
-    return {"metadata": {"name": "c"}, "spec": spec}
-
-
-def daemon_set_body(**labels: str) -> dict[str, Any]:
-    template = pod_template("Always", **(labels or {"a": "b"}))
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    return {"metadata": {"name": "d"}, "spec": spec}
-
-
 # -- jobs and daemon sets ------------------------------------------------------------------------------------
 
 
@@ -57,40 +46,11 @@ async def test_a_job_gets_defaults_and_a_selector_of_its_own(api: Api):
     assert (stored["metadata"]["generation"], stored["status"]) == (1, {})
 
 
-async def test_a_work_queue_has_no_completions(api: Api):
-    stored = (await api.post(api.in_namespace("jobs", group=_BATCH), job_body(parallelism=3))).ok
-    assert "completions" not in stored["spec"]
-
-
 async def test_a_job_whose_pods_never_end_is_refused(api: Api):
     body = job_body(template=pod_template("Always"))
     answer = await api.post(api.in_namespace("jobs", group=_BATCH), body)
     answer.refused(422, "Invalid")
     assert ("spec.template.spec.restartPolicy") in {field for _, field in answer.causes()}
-
-
-async def test_a_cron_job_without_a_schedule_is_refused(api: Api):
-    answer = await api.post(api.in_namespace("cronjobs", group=_BATCH), cron_job_body(""))
-    answer.refused(422, "Invalid")
-    assert answer.causes() == [("FieldValueRequired", "spec.schedule")]
-
-
-async def test_a_daemon_set_gets_defaults(api: Api):
-    stored = (await api.post(api.in_namespace("daemonsets", group=_APPS), daemon_set_body())).ok
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    assert (stored["spec"]["updateStrategy"], stored["spec"]["revisionHistoryLimit"]) == (rolling, 10)
-    assert stored["status"] == {
-        "currentNumberScheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "numberReady": 0,
-    }
-
-
-async def test_a_daemon_set_selects_its_own_pods(api: Api):
-    answer = await api.post(api.in_namespace("daemonsets", group=_APPS), daemon_set_body(other="label"))
-    answer.refused(422, "Invalid")
-    assert ("FieldValueInvalid", "spec.template.metadata.labels") in answer.causes()
 
 
 # -- plain data ----------------------------------------------------------------------------------------------
@@ -242,16 +202,6 @@ async def test_the_status_of_custom_objects_has_its_own_path(api: Api):
         )
         kept = (await api.patch(f"{path}/w", {"status": {"phase": "Other"}})).ok
         assert kept["status"] == {"phase": "New"}
-
-
-async def test_custom_objects_are_watched_and_read_in_every_version(api: Api):
-    async with widgets(api) as path:
-        version = (await api.get(path)).ok["metadata"]["resourceVersion"]
-        async with api.watch(path, resourceVersion=version) as events:
-            await api.post(path, widget(api))
-            assert await events.seen(1) == [("ADDED", "w")]
-        older = await until_found(api, path.replace("/v1/", "/v1beta1/") + "/w")
-        assert older["apiVersion"] == f"{api.namespace}.test/v1beta1"
 
 
 async def test_custom_objects_are_printed_with_the_columns_of_their_definition(api: Api):

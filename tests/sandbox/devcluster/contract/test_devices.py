@@ -216,21 +216,6 @@ def slice_body(api: Api, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": f"slice-{api.namespace}"}, "spec": stated}
 
 
-@pytest.mark.parametrize(
-    ("spec", "causes"),
-    [
-        pytest.param({"pool": {"name": "", "resourceSliceCount": 1}}, "Required spec.pool.name", id="no pool"),
-        pytest.param({"driver": ""}, "Required spec.driver", id="no driver"),
-        pytest.param({"devices": [{"name": "a", "taints": [{"key": "k", "effect": "Never"}]}]},
-                     "NotSupported spec.devices[0].taints[0].effect", id="unknown effect"),
-    ],
-)  # fmt: skip
-async def test_a_slice_that_breaks_rules_is_refused(api: Api, spec, causes):
-    answer = await api.post(f"/{_GROUP}/resourceslices", slice_body(api, **spec))
-    answer.refused(422, "Invalid")
-    assert named_causes(answer) == causes
-
-
 async def test_slices_are_selected_by_node_and_driver(api: Api):
     body = slice_body(api, nodeName=api.namespace)
     (await api.post(f"/{_GROUP}/resourceslices", body)).ok  # noqa: B018 - asserts success
@@ -240,16 +225,6 @@ async def test_slices_are_selected_by_node_and_driver(api: Api):
     path = f"/{_GROUP}/resourceslices/{body['metadata']['name']}"
     rows = (await api.get(path, accept=_TABLE)).ok["rows"]
     assert rows[0]["cells"][:4] == [body["metadata"]["name"], api.namespace, "d.test", "n"]
-
-
-async def test_a_class_is_stored_as_it_is(api: Api):
-    selector = {"cel": {"expression": "device.driver == 'd.test'"}}
-    body = {
-        "metadata": {"name": f"class-{api.namespace}"},
-        "spec": {"selectors": [selector], "extendedResourceName": "d.test/gpu"},
-    }
-    stored = (await api.post(f"/{_GROUP}/deviceclasses", body)).ok
-    assert (stored["spec"], stored["metadata"]["generation"]) == (body["spec"], 1)
 
 
 # -- pods ----------------------------------------------------------------------------------------------------

@@ -131,12 +131,6 @@ async def test_not_older_than_shows_that_version_or_a_later_one(api: Api):
     assert names == (["one", "two"] if listed >= later else ["one"])
 
 
-async def test_all_namespaces_are_listed_together(api: Api):
-    await api.create_pod("mine")
-    items = (await api.get("/api/v1/pods", fieldSelector=f"metadata.namespace={api.namespace}")).ok["items"]
-    assert [one["metadata"]["name"] for one in items] == ["mine"]
-
-
 async def test_a_table_has_columns_and_rows(api: Api):
     await api.create_pod("p")
     body = (await api.request("GET", api.pods(), accept=_TABLE)).ok

@@ -59,10 +59,6 @@ async def test_a_stale_resource_version_in_a_patch_is_a_conflict(api: Api):
     assert "the object has been modified" in answer.refused(409, "Conflict")
 
 
-async def test_a_patch_of_a_missing_object_is_not_found(api: Api):
-    (await api.patch(api.in_namespace("configmaps", "none"), {"data": {}})).refused(404, "NotFound")
-
-
 async def test_an_unknown_patch_type_is_unsupported(api: Api):
     await api.create_map("one")
     answer = await api.patch(api.in_namespace("configmaps", "one"), {"data": {}}, "application/json")

@@ -44,17 +44,12 @@ async def test_a_pod_gets_the_defaults_that_schedulers_read_and_a_status_of_its_
     spec = stored["spec"]
     assert {
         "restartPolicy": "Always",
-        "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
         "priority": 0,
         "preemptionPolicy": "PreemptLowerPriority",
-        "enableServiceLinks": True,
-        "securityContext": {},
     }.items() <= spec.items()
     assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
-    assert spec["containers"][0]["imagePullPolicy"] == "Always"
-    assert spec["containers"][0]["terminationMessagePolicy"] == "File"
     assert [(one["key"], one["tolerationSeconds"]) for one in spec["tolerations"]] == [
         ("node.kubernetes.io/not-ready", 300),
         ("node.kubernetes.io/unreachable", 300),
@@ -170,7 +165,6 @@ async def test_a_pod_created_on_a_node_carries_the_nodes_topology(api: Api):
     [
         pytest.param({"schedulerName": "other"}, id="scheduler"),
         pytest.param({"nodeName": "n1"}, id="node"),
-        pytest.param({"nodeSelector": {"a": "b"}}, id="node selector"),
         pytest.param({"priority": 5}, id="priority"),
     ],
 )
@@ -213,12 +207,6 @@ async def test_a_gated_pods_node_selector_may_be_narrowed(api: Api):
     assert wider.ok["spec"]["nodeSelector"] == {"a": "1", "b": "2"}
     changed = await api.patch(api.pods("p"), {"spec": {"nodeSelector": {"a": "2"}}})
     assert "only additions to spec.nodeSelector are allowed" in changed.refused(422, "Invalid")
-
-
-async def test_labels_may_change_at_any_time(api: Api):
-    await api.create_pod("p", labels={"a": "1"})
-    changed = (await api.patch(api.pods("p"), {"metadata": {"labels": {"a": "2"}}})).ok
-    assert (changed["metadata"]["labels"], changed["metadata"]["generation"]) == ({"a": "2"}, 1)
 
 
 # -- binding -------------------------------------------------------------------------------------------------
@@ -306,13 +294,6 @@ async def test_a_terminating_pod_is_not_bound(api: Api):
         'Operation cannot be fulfilled on pods/binding "p": pod p is being deleted, cannot be assigned to a host'
     )
     (await api.patch(api.pods("p"), {"metadata": {"finalizers": None}})).ok  # noqa: B018
-
-
-@pytest.mark.parametrize("subresource", ["binding", "eviction"])
-async def test_a_missing_pod_is_neither_bound_nor_evicted(api: Api, subresource):
-    body = _binding("none") if subresource == "binding" else _eviction("none")
-    message = (await api.post(f"{api.pods('none')}/{subresource}", body)).refused(404, "NotFound")
-    assert message == 'pods "none" not found'
 
 
 # -- the end -------------------------------------------------------------------------------------------------

@@ -47,15 +47,6 @@ def volume(api: Api) -> str:
     return f"/api/v1/persistentvolumes/{named(api, 'pv')}"
 
 
-async def created(api: Api, plural: str, body: dict[str, Any]) -> Any:
-    """Return the stored object of storage.k8s.io without a namespace, named after the test."""
-    return (await api.post(f"{_STORAGE}/{plural}", {"metadata": {"name": named(api, "one")}, **body})).ok
-
-
-async def patched(api: Api, plural: str, patch: dict[str, Any]) -> Any:
-    return await api.patch(f"{_STORAGE}/{plural}/{named(api, 'one')}", patch)
-
-
 def named_causes(answer: Answer) -> str:
     """Return the causes of a refusal, sorted, as `Required spec.attacher, Invalid spec.source`."""
     return ", ".join(
@@ -93,14 +84,6 @@ async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
         stored = (await api.post(claims(api), claim_body("c", storageClassName=None))).ok
         asked = (await api.post(claims(api), claim_body("without", storageClassName=""))).ok
     assert (stored["spec"]["storageClassName"], asked["spec"]["storageClassName"]) == (name, "")
-
-
-async def test_a_class_that_is_no_default_is_not_given_to_claims(api: Api):
-    async with default_class(api):
-        body = {"metadata": {"name": named(api, "plain")}, "provisioner": "p.test"}
-        await api.post(f"{_STORAGE}/storageclasses", body)
-        stored = (await api.post(claims(api), claim_body("c", storageClassName=None))).ok
-    assert stored["spec"]["storageClassName"] == named(api, "one")
 
 
 @pytest.mark.parametrize(
@@ -152,129 +135,39 @@ async def test_a_volume_is_pending_protected_and_retained(api: Api):
     assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Retain", "Filesystem")
 
 
-_NO_TERMS: dict[str, Any] = {"required": {"nodeSelectorTerms": []}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "causes"),
-    [
-        pytest.param({"nodeAffinity": _NO_TERMS, "persistentVolumeReclaimPolicy": "X"},
-                     "NotSupported spec.persistentVolumeReclaimPolicy, "
-                     "Required spec.nodeAffinity.required.nodeSelectorTerms", id="no terms"),
-    ],
-)  # fmt: skip
-async def test_a_volume_that_breaks_rules_is_refused(api: Api, spec, causes):
-    answer = await api.post("/api/v1/persistentvolumes", volume_body(api, **spec))
+async def test_a_volume_that_breaks_rules_is_refused(api: Api):
+    affinity: dict[str, Any] = {"required": {"nodeSelectorTerms": []}}
+    body = volume_body(api, nodeAffinity=affinity, persistentVolumeReclaimPolicy="X")
+    answer = await api.post("/api/v1/persistentvolumes", body)
     answer.refused(422, "Invalid")
-    assert named_causes(answer) == causes
-
-
-async def test_a_volume_gets_its_claim_and_its_topology(api: Api):
-    await api.post("/api/v1/persistentvolumes", volume_body(api))
-    zone = {"key": "zone", "operator": "In", "values": ["a"]}
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
-    reference = {"namespace": api.namespace, "name": "c"}
-    stored = (await api.patch(volume(api), {"spec": {"claimRef": reference, "nodeAffinity": affinity}})).ok
-    assert (stored["spec"]["claimRef"], stored["spec"]["nodeAffinity"]) == (reference, affinity)
-
-
-async def test_the_status_of_a_volume_has_its_own_path(api: Api):
-    await api.post("/api/v1/persistentvolumes", volume_body(api))
-    stored = (await api.patch(f"{volume(api)}/status", {"status": {"phase": "Available"}})).ok
-    assert stored["status"]["phase"] == "Available"
-    kept = (await api.patch(volume(api), {"status": {"phase": "Failed"}})).ok
-    assert kept["status"]["phase"] == "Available"
+    affected = "spec.persistentVolumeReclaimPolicy, Required spec.nodeAffinity.required.nodeSelectorTerms"
+    assert named_causes(answer) == f"NotSupported {affected}"
 
 
 # -- storage.k8s.io ------------------------------------------------------------------------------------------
 
 
-_CLASS = {"provisioner": "p.test"}
-_ATTACHMENT = {"spec": {"attacher": "a.test", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
-
-
-def csi_node(**driver: Any) -> dict[str, Any]:
-    return {"spec": {"drivers": [{"name": "d.test", "nodeID": "1", **driver}]}}
-
-
-@pytest.mark.parametrize(
-    ("plural", "body", "defaults"),
-    [
-        ("storageclasses", _CLASS, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
-        ("csinodes", csi_node(topologyKeys=["zone"]), csi_node(topologyKeys=["zone"])),
-        ("csidrivers", {"spec": {"attachRequired": False}}, {}),
-        ("volumeattachments", _ATTACHMENT, _ATTACHMENT),
-    ],
-)
-async def test_storage_kinds_get_defaults(api: Api, plural, body, defaults):
-    stored = await created(api, plural, body)
-    assert {key: stored[key] for key in defaults} == defaults
-
-
-_NO_VALUES = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
-
-
-@pytest.mark.parametrize(
-    ("plural", "body", "causes"),
-    [
-        ("storageclasses", {"reclaimPolicy": "X", "volumeBindingMode": "Y", "allowedTopologies": _NO_VALUES},
-         "NotSupported reclaimPolicy, NotSupported volumeBindingMode, "
-         "Required allowedTopologies[0].matchLabelExpressions[0].values, Required provisioner"),
-    ],
-)  # fmt: skip
-async def test_storage_kinds_that_break_rules_are_refused(api: Api, plural, body, causes):
-    answer = await api.post(f"{_STORAGE}/{plural}", {"metadata": {"name": named(api, "one")}, **body})
+async def test_storage_classes_that_break_rules_are_refused(api: Api):
+    topologies = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
+    spec = {"reclaimPolicy": "X", "volumeBindingMode": "Y", "allowedTopologies": topologies}
+    answer = await api.post(f"{_STORAGE}/storageclasses", {"metadata": {"name": named(api, "one")}, **spec})
     answer.refused(422, "Invalid")
-    assert named_causes(answer) == causes
+    assert named_causes(answer) == (
+        "NotSupported reclaimPolicy, NotSupported volumeBindingMode, "
+        "Required allowedTopologies[0].matchLabelExpressions[0].values, Required provisioner"
+    )
 
 
 async def test_the_provisioner_of_a_class_never_changes(api: Api):
-    await created(api, "storageclasses", _CLASS)
-    answer = await patched(api, "storageclasses", {"provisioner": "q.test"})
+    body = {"metadata": {"name": named(api, "one")}, "provisioner": "p.test"}
+    stored = (await api.post(f"{_STORAGE}/storageclasses", body)).ok
+    assert (stored["reclaimPolicy"], stored["volumeBindingMode"]) == ("Delete", "Immediate")
+    answer = await api.patch(f"{_STORAGE}/storageclasses/{named(api, 'one')}", {"provisioner": "q.test"})
     assert "field is immutable" in answer.refused(422, "Invalid")
     assert answer.causes() == [("FieldValueInvalid", "provisioner")]
-    assert (await patched(api, "storageclasses", {"allowVolumeExpansion": True})).ok["allowVolumeExpansion"]
 
 
-async def test_the_amount_of_a_capacity_changes(api: Api):
-    path = api.in_namespace("csistoragecapacities", group="apis/storage.k8s.io/v1")
-    body = {"storageClassName": "s", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"zone": "a"}}}
-    (await api.post(path, {"metadata": {"name": "c"}, **body})).ok  # noqa: B018 - asserts success
-    assert (await api.patch(f"{path}/c", {"capacity": "0"})).ok["capacity"] == "0"
-
-
-# -- claims of pods and of stateful sets ---------------------------------------------------------------------
-
-
-def stateful_set_body() -> dict[str, Any]:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    template = {
-        "metadata": {"labels": {"app": "db"}},
-        "spec": {
-            "containers": [{"name": "c", "image": "i"}],
-            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}],
-        },
-    }
-    return {
-        "metadata": {"name": "db"},
-        "spec": {
-            "serviceName": "db",
-            "selector": {"matchLabels": {"app": "db"}},
-            "template": template,
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
-        },
-    }
-
-
-async def test_claim_templates_get_defaults(api: Api):
-    path = api.in_namespace("statefulsets", group="apis/apps/v1")
-    spec = (await api.post(path, stateful_set_body())).ok["spec"]
-    assert spec["volumeClaimTemplates"][0]["spec"]["volumeMode"] == "Filesystem"
-    (scratch,) = spec["template"]["spec"]["volumes"]
-    assert scratch["ephemeral"]["volumeClaimTemplate"]["spec"]["volumeMode"] == "Filesystem"
-
-
-# -- tables and discovery ------------------------------------------------------------------------------------
+# -- tables ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -312,25 +205,3 @@ async def test_a_bound_claim_and_its_volume_are_printed(api: Api):
     (row,) = (await api.request("GET", volume(api), accept=_TABLE)).ok["rows"]
     claim = f"{api.namespace}/c"
     assert row["cells"][1:9] == ["1Gi", "RWO", "Retain", "Pending", claim, "none", "<unset>", ""]
-
-
-@pytest.mark.parametrize(
-    ("group_version", "plural", "kind", "short_names", "categories"),
-    [
-        ("api/v1", "persistentvolumes", "PersistentVolume", ["pv"], None),
-        ("api/v1", "persistentvolumeclaims", "PersistentVolumeClaim", ["pvc"], None),
-        ("apis/storage.k8s.io/v1", "storageclasses", "StorageClass", ["sc"], None),
-        ("apis/storage.k8s.io/v1", "csinodes", "CSINode", None, None),
-        ("apis/storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity", None, None),
-        ("apis/apps/v1", "daemonsets", "DaemonSet", ["ds"], ["all"]),
-        ("apis/batch/v1", "jobs", "Job", None, ["all"]),
-        ("apis/batch/v1", "cronjobs", "CronJob", ["cj"], ["all"]),
-        ("apis/networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", ["netpol"], None),
-    ],
-)
-async def test_discovery_describes_the_kinds(api: Api, group_version, plural, kind, short_names, categories):
-    resources = {one["name"]: one for one in (await api.get(f"/{group_version}")).ok["resources"]}
-    found = [resources[plural].get(name) for name in ("singularName", "kind", "shortNames", "categories")]
-    assert found == [kind.lower(), kind, short_names, categories]
-    is_cluster_wide = plural in ("persistentvolumes", "storageclasses", "csinodes")
-    assert resources[plural]["namespaced"] is not is_cluster_wide

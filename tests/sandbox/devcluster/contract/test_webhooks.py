@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
-from tests.support.api_client import APPLY, STRATEGIC, Answer, Api
+from tests.support.api_client import APPLY, Answer, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -125,17 +125,18 @@ async def test_fields_from_a_webhook_are_defaulted_and_merged_like_the_users_own
         "matchLabelKeys": ["rev"],
     }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    side = {"name": "side", "image": "i:1"}
     configured.hooks.judges["m"] = lambda _: patching(
         {"op": "add", "path": "/spec/affinity", "value": {"podAntiAffinity": required}},
         {"op": "add", "path": "/metadata/labels/rev", "value": "7"},
-        {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i:1"}},
+        {"op": "add", "path": "/spec/containers/-", "value": {**side, "ports": [{"containerPort": 80}]}},
     )
     await configured.install(_MUTATING, configured.hook("m"))
     spec = (await api.post(api.pods(), pod("p"))).ok["spec"]
     (stored,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     expected = {"key": "rev", "operator": "In", "values": ["7"]}
     assert stored["labelSelector"]["matchExpressions"] == [expected]
-    assert spec["containers"][1]["imagePullPolicy"] == "IfNotPresent"
+    assert spec["containers"][1]["ports"][0]["protocol"] == "TCP"
 
 
 async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes(
@@ -162,7 +163,6 @@ def rule(**changes: Any) -> dict[str, Any]:
 
 _OPT_OUT = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
 _ELSEWHERE = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
-_ANY = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,8 @@ _ANY = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resource
         pytest.param({"objectSelector": _OPT_OUT}, {"skip": ""}, False, id="objects that opt out"),
         pytest.param({"namespaceSelector": _ELSEWHERE}, {}, False, id="other namespaces"),
         pytest.param({"rules": []}, {}, False, id="no rule"),
-        pytest.param({"rules": [_ANY]}, {}, True, id="everything"),
         pytest.param({"rules": [rule(resources=["pods/*"])]}, {}, True, id="with subresources"),
         pytest.param({"rules": [rule(operations=["UPDATE"])]}, {}, False, id="updates"),
-        pytest.param({"rules": [rule(scope="Cluster")]}, {}, False, id="objects without namespace"),
     ],
 )
 async def test_only_webhooks_that_a_pod_concerns_are_asked(
@@ -218,39 +216,28 @@ async def test_a_server_side_apply_of_a_new_pod_asks_too(configured: Configured,
 # -- refusals ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [_MUTATING, _VALIDATING])
 @pytest.mark.parametrize(
-    ("status", "code", "reason", "why"),
+    ("kind", "status", "code", "reason", "why"),
     [
-        ({"code": 403, "reason": "Forbidden", "message": "not here"}, 403, "Forbidden", ": not here"),
-        ({"reason": "Invalid"}, 400, "Invalid", ": Invalid"),
-        (None, 400, None, " without explanation"),
+        (
+            _MUTATING,
+            {"code": 403, "reason": "Forbidden", "message": "not here"},
+            403,
+            "Forbidden",
+            ": not here",
+        ),
+        (_VALIDATING, {"reason": "Invalid"}, 400, "Invalid", ": Invalid"),
+        (_VALIDATING, {}, 400, None, " without explanation"),
     ],
 )
 async def test_a_webhooks_refusal_is_the_answer(
-    configured: Configured,
-    api: Api,
-    kind: str,
-    status: dict[str, Any] | None,
-    code: int,
-    reason: str,
-    why: str,
+    configured: Configured, api: Api, kind: str, status: dict[str, Any], code: int, reason: str, why: str
 ):
-    configured.hooks.judges["h"] = lambda _: {"allowed": False, **({"status": status} if status else {})}
+    configured.hooks.judges["h"] = lambda _: {"allowed": False, "status": status}
     await configured.install(kind, configured.hook("h", failurePolicy="Ignore"))
     answer = await api.post(api.pods(), pod("p"))
     assert answer.refused(code, reason) == f'admission webhook "h.hooks.test" denied the request{why}'
     assert (await api.get(api.pods("p"))).code == 404
-
-
-async def test_details_of_a_refusal_are_handed_on(configured: Configured, api: Api):
-    details = {"kind": "Pod", "causes": [{"reason": "FieldValueInvalid", "field": "spec.x", "message": "no"}]}
-    status = {"code": 422, "reason": "Invalid", "message": "no", "details": details}
-    configured.hooks.judges["h"] = lambda _: {"allowed": False, "status": status}
-    await configured.install(_MUTATING, configured.hook("h"))
-    answer = await api.post(api.pods(), pod("p"))
-    assert answer.refused(422, "Invalid").endswith("denied the request: no")
-    assert answer.body["details"] == details
 
 
 async def test_an_invalid_pod_is_refused_before_validating_webhooks_see_it(configured: Configured, api: Api):
@@ -281,24 +268,13 @@ async def test_warnings_reach_the_user_whether_the_pod_does_or_not(configured: C
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-def _text(status: int) -> Any:
-    return lambda _: web.Response(status=status, text="out of order\n")
-
-
-def _review(**response: Any) -> Any:
-    return lambda _: {"allowed": True, **response}
-
-
 _EMPTY = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 _FAILURES: list[Any] = [
-    _text(500),
-    _text(404),
-    lambda _: web.Response(text="no json"),
+    lambda _: web.Response(status=500, text="out of order\n"),
     lambda _: web.json_response(_EMPTY),
-    _review(uid="other"),
-    _review(patch="W10="),
-    _review(patchType="JSONPatch"),
-    _review(patchType="JSONPatch", patch="bm8="),
+    lambda _: {"allowed": True, "uid": "other"},
+    lambda _: {"allowed": True, "patch": "W10="},
+    lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": "bm8="},
 ]
 
 
@@ -330,14 +306,6 @@ async def test_a_webhook_that_is_down_fails_closed_or_open_as_configured(configu
     why = f'failed calling webhook "closed.hooks.test": failed to call webhook: Post "{url}?timeout=2s": '
     assert answer.refused(500, "InternalError").startswith(f"Internal error occurred: {why}")
     assert answer.body["details"]["causes"][0]["message"].startswith(why)
-
-
-async def test_a_service_that_is_not_there_is_a_failure_like_any_other(configured: Configured, api: Api):
-    client = {"service": {"name": "hook", "namespace": "nowhere", "path": "/m"}}
-    await configured.install(_MUTATING, configured.hook("m", clientConfig=client))
-    refusal = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
-    assert 'failed calling webhook "m.hooks.test": failed to call webhook: ' in refusal
-    assert 'service "hook" not found' in refusal
 
 
 async def test_a_certificate_of_another_authority_is_not_trusted(
@@ -375,15 +343,12 @@ async def test_a_webhook_that_is_too_slow_is_not_waited_for(configured: Configur
         writer.transport.abort()
 
 
-@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-async def test_a_patch_that_does_not_fit_fails_whatever_the_policy(
-    configured: Configured, api: Api, policy: str
-):
+async def test_a_patch_that_does_not_fit_fails_whatever_the_policy(configured: Configured, api: Api):
     configured.hooks.judges["m"] = lambda _: patching(
         {"op": "replace", "path": "/spec/nothing/here", "value": 1}
     )
     real = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "probe", "operator": "DoesNotExist"}]}
-    await configured.install(_MUTATING, configured.hook("m", failurePolicy=policy, objectSelector=real))
+    await configured.install(_MUTATING, configured.hook("m", failurePolicy="Ignore", objectSelector=real))
     message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
     assert message.startswith("Internal error occurred: ")
 
@@ -414,30 +379,3 @@ async def test_a_configuration_gets_its_defaults(configured: Configured):
         "timeoutSeconds": 10,
     }.items() <= kept.items()
     assert kept["rules"][0]["scope"] == "*"
-
-
-async def test_a_strategic_patch_changes_one_webhook_by_its_name(configured: Configured, api: Api):
-    (await configured.send(_MUTATING, configured.hook("one"), configured.hook("two"))).ok  # noqa: B018
-    patch = {"webhooks": [{"name": "two.hooks.test", "timeoutSeconds": 7}]}
-    stored = (await api.patch(configured.paths[0], patch, STRATEGIC)).ok
-    timeouts = {one["name"]: one["timeoutSeconds"] for one in stored["webhooks"]}
-    assert timeouts == {"one.hooks.test": 2, "two.hooks.test": 7}
-    assert stored["metadata"]["generation"] == 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "cause", "told"),
-    [
-        ({"name": ""}, "name", "Required value"),
-        ({"sideEffects": None}, "sideEffects", "Required value"),
-        ({"sideEffects": "Some"}, "sideEffects", 'supported values: "None", "NoneOnDryRun"'),
-        ({"failurePolicy": "Shrug"}, "failurePolicy", 'supported values: "Fail", "Ignore"'),
-    ],
-)  # fmt: skip
-async def test_a_configuration_that_makes_no_sense_is_refused(
-    configured: Configured, fields: dict[str, Any], cause: str, told: str
-):
-    hook = {name: value for name, value in configured.hook("m", **fields).items() if value is not None}
-    answer = await configured.send(_MUTATING, hook)
-    assert told in answer.refused(422, "Invalid")
-    assert [field for _, field in answer.causes()] == [f"webhooks[0].{cause}"]

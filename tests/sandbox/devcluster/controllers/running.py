@@ -28,4 +28,4 @@ async def cluster(*, storage=False):
             task.cancel()
         before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(store.history.listeners) == before - 3, "controllers that ended still listen"
+        assert len(store.history.listeners) == before - 2, "controllers that ended still listen"

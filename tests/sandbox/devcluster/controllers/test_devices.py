@@ -150,16 +150,6 @@ async def test_the_claim_of_a_finished_pod_is_deleted():
         await until_written(store, lambda: not claims(store))
 
 
-async def test_the_claim_of_a_deleted_pod_goes_with_it():
-    async with cluster() as store:
-        make_template(store)
-        make_pod(store, resourceClaimTemplateName="t")
-        await until_written(store, lambda: claim_of(store))
-        reserve(store, claim_of(store), pod(store))
-        store.delete(POD, "default", "p", grace_period_s=0)
-        await until_written(store, lambda: not claims(store))
-
-
 async def test_a_deleted_claim_without_users_goes():
     async with cluster() as store:
         store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
@@ -192,11 +182,6 @@ async def test_each_node_publishes_its_gpus():
     assert len({gpu for gpus in _values(store, "uuid") for gpu in gpus}) == 8
     device_class = store.get(DEVICE_CLASS, "", DRIVER)
     assert device_class["spec"]["extendedResourceName"] == EXTENDED_RESOURCE
-
-
-async def test_a_fabric_may_join_the_gpus_of_several_nodes():
-    store = DevCluster(nodes=3, gpus_per_node=2, gpus_per_fabric=4).store
-    assert _values(store, "fabric") == [["fabric-0"] * 2, ["fabric-0"] * 2, ["fabric-1"] * 2]
 
 
 async def test_the_slices_of_a_node_go_with_it():

@@ -6,6 +6,7 @@ from scheduler.sandbox.devcluster.bootstrap import node
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     DEPLOYMENT,
+    JOB,
     NODE,
     POD,
     PRIORITY_CLASS,
@@ -48,6 +49,25 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
         await until_written(store, rolled_out(store))
         await until_written(store, lambda: len(pods(store)) == 300)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
+
+
+async def test_a_pod_on_a_node_runs_and_one_of_a_job_ends():
+    async with cluster() as store:
+        once = {**template()["spec"], "restartPolicy": "Never"}
+        store.create(JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": {"spec": once}}})
+        spec = {**template()["spec"], "nodeName": "node-0001", "hostNetwork": True}
+        store.create(POD, "default", {"metadata": {"name": "p"}, "spec": spec})
+        await until_written(store, lambda: store.get(JOB, "default", "j")["status"].get("completionTime"))
+        ended, running = pods(store)
+        assert (ended["status"]["phase"], ended["status"]["containerStatuses"][0]["ready"]) == (
+            "Succeeded",
+            False,
+        )
+        assert running["status"]["phase"] == "Running"
+        assert running["status"]["podIP"] == running["status"]["hostIP"] != ended["status"]["podIP"]
+        met = {one["type"] for one in running["status"]["conditions"] if one["status"] == "True"}
+        assert met >= {"Ready", "ContainersReady", "Initialized", "PodScheduled"}
+        assert store.get(JOB, "default", "j")["status"]["succeeded"] == 1
 
 
 async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():

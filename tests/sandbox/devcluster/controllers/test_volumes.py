@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
-from scheduler.sandbox.devcluster.controllers.claims import PROVISIONER, SELECTED_NODE
-from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
+from scheduler.sandbox.devcluster.controllers.volumes import (
+    PROVISION_AFTER_S,
+    PROVISION_FAILURE,
+    PROVISIONER,
+    SELECTED_NODE,
+    ZONE,
+)
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     NODE,
@@ -159,17 +164,6 @@ async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
         assert claim(store)["spec"]["volumeName"] == "v"
 
 
-async def test_a_claim_gets_the_volume_that_it_names():
-    async with cluster(storage=True) as store:
-        make_volume(store, "v")
-        make_volume(store, "w", size="9Gi")
-        make_claim(store, "c", of_class="manual", volumeName="w")
-        await until_written(store, bound(store))
-        make_claim(store, "d", of_class="manual", volumeName="w")
-        await until_written(store, in_phase(store, PERSISTENT_VOLUME_CLAIM, "d", "Pending"))
-        assert volume_of(store)["spec"]["claimRef"]["uid"] == claim(store)["metadata"]["uid"]
-
-
 async def test_a_claim_whose_volume_is_gone_is_lost():
     async with cluster(storage=True) as store:
         make_claim(store, "c", of_class="manual", volumeName="v")
@@ -217,17 +211,6 @@ async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
         assert claim(store)["metadata"]["annotations"][SELECTED_NODE] == node["metadata"]["name"]
 
 
-async def test_a_class_says_where_its_volumes_may_be():
-    async with cluster(storage=True) as store:
-        terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-b"]}]}]
-        make_class(store, "b", mode="WaitForFirstConsumer", allowedTopologies=terms)
-        make_claim(store, "c", of_class="b")
-        make_pod(store, "p", claims=["c"])
-        await until_written(store, in_phase(store, POD, "p", "Running"))
-        assert store.get(POD, "default", "p")["spec"]["nodeName"] == "node-0002"
-        assert topology(volume_of(store)) == {ZONE: ["zone-b"]}
-
-
 async def test_a_provisioner_that_fails_takes_the_selected_node_back():
     async with cluster(storage=True) as store:
         annotations = {PROVISION_FAILURE: "the shelf is on fire"}
@@ -244,15 +227,6 @@ async def test_a_provisioner_that_fails_takes_the_selected_node_back():
         assert "ProvisioningFailed" in reasons(store)
         store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
         await until_written(store, in_phase(store, POD, "p", "Running"))
-
-
-async def test_an_immediate_claim_is_tried_again_once_its_class_works():
-    async with cluster(storage=True) as store:
-        made = make_class(store, "broken", annotations={PROVISION_FAILURE: "no"})
-        make_claim(store, "c", of_class="broken")
-        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
-        store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
-        await until_written(store, bound(store))
 
 
 async def test_a_slow_provisioner_names_itself_on_the_claim_that_waits():
@@ -293,6 +267,3 @@ async def test_a_retained_volume_is_released_and_stays():
         make_claim(store, "c", of_class="manual")
         await until_written(store, lambda: "FailedBinding" in reasons(store))
         assert claim(store)["status"]["phase"] == "Pending"
-
-
-# -- claims of workloads -------------------------------------------------------------------------------------

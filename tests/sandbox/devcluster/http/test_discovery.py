@@ -1,7 +1,5 @@
 """Discovery and OpenAPI tell of every kind that is served."""
 
-import json
-
 import pytest
 
 from scheduler.sandbox.devcluster.http import discovery, openapi
@@ -24,10 +22,6 @@ def test_subresources_name_the_kind_of_their_objects(group, name, kind):
     assert {key: entry[key] for key in ("kind", "group", "version") if key in entry} == kind
 
 
-def documents():
-    return {path: openapi.document(path, KINDS) for path in openapi.index(KINDS)["paths"]}
-
-
 def test_the_index_of_openapi_names_documents_that_exist():
     for path, entry in openapi.index(KINDS)["paths"].items():
         assert openapi.document(path, KINDS) is not None
@@ -45,15 +39,3 @@ def test_kubectl_finds_field_validation_on_every_kind(kind):
     (own,) = [patch for patch in patches if patch["x-kubernetes-group-version-kind"] == gvk]
     assert "fieldValidation" in {parameter["name"] for parameter in own["parameters"]}
     assert "requestBody" not in own
-
-
-def test_every_reference_in_openapi_resolves():
-    for document in documents().values():
-        assert document is not None
-        text = json.dumps(document)
-        for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
-            assert name in document["components"]["schemas"]
-
-
-def test_openapi_stays_small():
-    assert sum(len(json.dumps(document)) for document in documents().values()) < 150_000

@@ -7,7 +7,6 @@ from scheduler.sandbox.devcluster.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     NAMESPACE,
-    NODE,
     POD,
     REPLICA_SET,
     JsonObject,
@@ -48,11 +47,6 @@ def _owner(obj: JsonObject, *, controller: bool = True) -> JsonObject:
     }
 
 
-def test_resource_versions_grow_over_all_kinds(store):
-    versions = [int(one["metadata"]["resourceVersion"]) for one in (_map(store, "a"), _pod(store, "p"))]
-    assert versions == [store.resource_version - 1, store.resource_version]
-
-
 def test_stored_objects_are_copies_of_the_callers(store):
     mine = {"metadata": {"name": "a"}, "data": {"k": "v"}}
     stored = store.create(CONFIG_MAP, "default", mine)
@@ -65,13 +59,6 @@ def test_the_past_stays_bounded(store):
         store.patch(NAMESPACE, "", "default", {"metadata": {"labels": {"n": str(index)}}})
     reader = store.history.reader(NAMESPACE, store.resource_version - 4)
     assert len(_taken(reader)) == 4
-
-
-def test_an_object_can_be_stored_as_malformed_as_a_test_wants(store):
-    store.inject(
-        POD, {"metadata": {"name": "p", "namespace": "default", "labels": {"n": 1}}, "spec": "nonsense"}
-    )
-    assert store.get(POD, "default", "p")["spec"] == "nonsense"
 
 
 # -- deleted together ----------------------------------------------------------------------------------------
@@ -119,16 +106,6 @@ def test_a_deleted_namespace_takes_its_content_and_ends_with_the_last_pod(store)
 
 
 # -- ready-made clusters -------------------------------------------------------------------------------------
-
-
-def test_nodes_are_dealt_out_over_zones():
-    store = ObjectStore()
-    populate(store, nodes=5, zones=2)
-    found = store.list(NODE)[0]
-    zones = [node["metadata"]["labels"]["topology.kubernetes.io/zone"] for node in found]
-    assert [node["metadata"]["name"] for node in found] == [f"node-000{number}" for number in range(1, 6)]
-    assert zones == ["zone-a", "zone-b", "zone-a", "zone-b", "zone-a"]
-    assert found[0]["status"]["allocatable"].items() >= {"cpu": "4", "memory": "32Gi", "pods": "110"}.items()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from scheduler.engine.model.pods import PodSpec
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.controllers.actions import Create
-from scheduler.sandbox.devcluster.controllers.daemonsets import plan, target_node
-from scheduler.sandbox.devcluster.kinds import DAEMON_SET, POD
+from scheduler.sandbox.devcluster.controllers.workloads import plan_daemon_set, target_node
+from scheduler.sandbox.devcluster.kinds import DAEMON_SET, NODE, POD
 from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -124,8 +124,11 @@ def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: build
     document = workload(
         "DaemonSet", {"selector": {"matchLabels": {"app": "a"}}}, labels={"app": "a"}, **template
     )
-    stored = DevCluster().store.create(DAEMON_SET, "default", document)
-    theirs = [action.obj for action in plan(stored, [], nodes) if isinstance(action, Create)]
+    store = DevCluster().store
+    for node in nodes:
+        store.inject(NODE, node)
+    stored = store.create(DAEMON_SET, "default", document)
+    theirs = [action.obj for action in plan_daemon_set(stored, store) if isinstance(action, Create)]
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(msgspec.json.encode(node)))
