@@ -1,7 +1,7 @@
 """
 CEL, the language in which DRA selects devices, with Kubernetes' libraries and upstream's error texts at runtime.
 
-    device, selector       the interface: what is asked, and the answer
+    selector               the interface: what is asked, and the answer
     lexer, parser          from a text to plans, in one pass
     plans, closures, loops, functions   how a plan is evaluated, and the steps that it may take
     environment            which functions there are
@@ -17,9 +17,16 @@ formats or puts together lists, texts and patterns for which upstream charges le
 imports `syntax` alone.
 """
 
-from scheduler.engine.cel.device import AttributeValue, DeviceFields, EvaluationError, VersionText
 from scheduler.engine.cel.plans import MAX_STEPS
-from scheduler.engine.cel.selector import CompiledSelector, CompileError, compile_selector
+from scheduler.engine.cel.selector import (
+    AttributeValue,
+    CompiledSelector,
+    CompileError,
+    DeviceFields,
+    EvaluationError,
+    VersionText,
+    compile_selector,
+)
 
 __all__ = [
     "MAX_STEPS",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.engine.cel.operators import add, compare, contains, divide, index, modulo, multiply, subtract
-from scheduler.engine.cel.optionals import optional_of
 from scheduler.engine.cel.plans import FAILURE, UNSET, ExpressionError, Frame, Plan, Run, constant, is_known
 from scheduler.engine.cel.values import (
     EMPTY_MAP,
@@ -91,7 +90,7 @@ def _get(container: Value, key: Value, *, is_optional: bool) -> Value:
         container, is_optional = container.value, True
     value = index(container, key)
     if is_optional:
-        return NONE if value is MISSING else optional_of(value)
+        return NONE if value is MISSING else Optional(value)
     if value is MISSING:
         what = "index out of bounds" if container.__class__ is list else "no such key"
         raise CelError(f"{what}: {display(key)}")

@@ -21,25 +21,16 @@ from scheduler.engine.cel import (
     times,
     urls,
 )
-from scheduler.engine.cel.functions import by_name
+from scheduler.engine.cel.functions import Overload
 
-FUNCTIONS: Final = by_name(
-    [
-        operators.OVERLOADS,
-        conversions.OVERLOADS,
-        times.OVERLOADS,
-        lists.OVERLOADS,
-        strings.OVERLOADS,
-        formatting.OVERLOADS,
-        regexes.OVERLOADS,
-        quantities.OVERLOADS,
-        semvers.OVERLOADS,
-        networks.OVERLOADS,
-        urls.OVERLOADS,
-        named_formats.OVERLOADS,
-        optionals.OVERLOADS,
-    ]
-)
+_LIBRARIES: Final = (
+    operators, conversions, times, lists, strings, formatting, regexes, quantities, semvers, networks, urls,
+    named_formats, optionals,
+)  # fmt: skip
+FUNCTIONS: Final[dict[str, list[Overload]]] = {}
+for _library in _LIBRARIES:
+    for _name, _overload in _library.OVERLOADS:
+        FUNCTIONS.setdefault(_name, []).append(_overload)
 
 #: Names that stand for types. Those of messages are not among them, and neither are the messages.
 TYPES: Final = frozenset({

@@ -179,12 +179,7 @@ def _write_element(meter: Meter, value: Value) -> str:
 
 
 def check_format(text: str, arguments: Sequence[Plan]) -> None:
-    """
-    Check the arguments of a constant text that are written as a list.
-
-    Raises:
-        ExpressionError: there are more than clauses, or one is an attribute, whose type upstream does not know.
-    """
+    """Raise ExpressionError if there are more arguments than clauses, or one is an attribute, which has no type."""
     n_clauses = sum(not clause[1] for clause in _CLAUSE.finditer(text))
     if len(arguments) > n_clauses:
         raise ExpressionError(f"format() has {len(arguments)} arguments for {n_clauses} clauses")

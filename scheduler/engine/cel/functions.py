@@ -4,14 +4,14 @@ How functions are declared and called.
 A signature is written "string.(int, int) -> string" (a member, the receiver before the dot) or "(int) -> string".
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from scheduler.engine.cel.plans import ExpressionError, Frame, Plan, Run, is_known
-from scheduler.engine.cel.values import Value, key_value, no_such_overload, type_name
+from scheduler.engine.cel.values import CelError, Value, key_value, no_such_overload, type_name
 
 _NAMES: Final = {
     "duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp", "null": "null_type",
@@ -48,14 +48,10 @@ class Type:
 @dataclass(frozen=True, slots=True)
 class Overload:
     """
-    One signature of a function. `args` begin with the receiver of a member.
+    One signature of a function. `args` begin with the receiver of a member. `kind`: that of the result.
 
-    Attributes:
-        kind: that of the result.
-        steps: of a call, beside those of its arguments and of what it reads.
-        per_item: steps for a character or an element of the first argument.
-        takes_meter: whether `call` takes the frame first.
-        is_guarded: whether a call checks its arguments' types first; if not, `call` does.
+    `steps`: of a call, beside those of its arguments and, `per_item`, of the first argument's characters or elements.
+    `takes_meter`: whether `call` takes the frame first. `is_guarded`: whether the types are checked before `call`.
     """
 
     is_member: bool
@@ -66,9 +62,6 @@ class Overload:
     per_item: float
     takes_meter: bool
     is_guarded: bool
-
-
-Functions = dict[str, list[Overload]]
 
 
 def function(
@@ -87,48 +80,33 @@ def function(
         left, _, result = signature.strip().partition(" -> ")
         receiver, is_member, arguments = left.rpartition(".(") if ".(" in left else ("", "", left[1:])
         types = tuple(map(_parse_type, [*([receiver] if is_member else []), *_split(arguments[:-1])]))
-        kind = "dyn" if result == "dyn" else _parse_type(result).name
+        kind = "dyn" if result == "dyn" else _type_name(result.partition("(")[0])
         overload = Overload(bool(is_member), types, kind, call, steps, per_item, takes_meter, is_guarded)
         overloads.append((name, overload))
     return overloads
 
 
-@lru_cache(maxsize=256)
+def _type_name(name: str) -> str:
+    """Return the full name of a type; empty for a capital and for dyn, which stand for any."""
+    return "" if name == "dyn" or name.isupper() else _NAMES.get(name, name)
+
+
 def _parse_type(text: str) -> Type:
-    """Return the type written in a signature, such as "map(string, list(A))"; a capital stands for any."""
+    """Return the type written in a signature, such as "map(string, list(A))"."""
     name, _, rest = text.partition("(")
-    if name == "dyn" or name.isupper():
-        return Type("")
-    return Type(_NAMES.get(name, name), tuple(map(_parse_type, _split(rest[:-1]))))
+    return Type(_type_name(name), tuple(map(_parse_type, _split(rest[:-1]))))
 
 
 def _split(text: str) -> list[str]:
     """Return the parts of a list of types, split at commas outside parentheses."""
-    parts, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == "," and not depth:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
-
-
-def by_name(libraries: Iterable[Sequence[tuple[str, Overload]]]) -> Functions:
-    """Return the overloads of libraries by the function's name."""
-    functions: Functions = {}
-    for library in libraries:
-        for name, overload in library:
-            functions.setdefault(name, []).append(overload)
-    return functions
+    return re.split(r",\s*(?![^(]*\))", text) if text else []
 
 
 def call_plan(name: str, overloads: Sequence[Overload], args: list[Plan], *, is_member: bool) -> Plan:
     """
     Return how a call is evaluated: by the overload that takes what the arguments are then.
 
-    Raises:
-        ExpressionError: none takes what is known of them.
+    Raises ExpressionError if none takes what is known of them.
     """
     kinds = [arg.kind.partition("(")[0] for arg in args]
     fitting = [
@@ -149,6 +127,19 @@ def call_plan(name: str, overloads: Sequence[Overload], args: list[Plan], *, is_
         # Those that take the same first argument are tried one after the other.
         steps += _DISPATCH * max(Counter(overload.args[0].name for overload in fitting).values())
     return Plan(_applied(call, [arg.run for arg in args]), kind, args, steps)
+
+
+def succeeds(parse: Callable[..., Value]) -> Callable[..., bool]:
+    """Return a function that tells whether `parse` takes its arguments."""
+
+    def call(*args: Value) -> bool:
+        try:
+            parse(*args)
+        except CelError:
+            return False
+        return True
+
+    return call
 
 
 def _fits(overload: Overload, kinds: Sequence[str]) -> bool:

@@ -43,15 +43,11 @@ _SIMPLE_ESCAPES: Final = {
     "`": "`", "?": "?",
 }  # fmt: skip
 _ESCAPED: Final = re.compile(r"\\(?:([0-3][0-7]{2})|[xX]([0-9A-Fa-f]{2})|u(.{4})|U(.{8})|(.))", re.S)
+_ESCAPED_IN_BYTES: Final = re.compile(rb"\\(?:([0-3][0-7]{2})|[xX]([0-9A-Fa-f]{2})|([^uU])|.)", re.S)
 
 
 def tokens_of(text: str) -> list[Token]:
-    """
-    Return the tokens of a text, an EOF last.
-
-    Raises:
-        ExpressionError: a part of it is no token.
-    """
+    """Return the tokens of a text, an EOF last; raise ExpressionError if a part of it is no token."""
     tokens: list[Token] = []
     end = 0
     for shape in _TOKEN.finditer(text):
@@ -70,12 +66,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def number(kind: str, text: str) -> Value:
-    """
-    Return the value of a number, which may have a sign before it.
-
-    Raises:
-        ExpressionError: it has more than 64 bits.
-    """
+    """Return the value of a number, which may have a sign; raise ExpressionError if it has more than 64 bits."""
     if kind == "FLOAT":
         value: Value = float(text)
         is_valid = value not in (float("inf"), float("-inf"))
@@ -89,38 +80,16 @@ def number(kind: str, text: str) -> Value:
 
 
 def string(token: str) -> str:
-    """
-    Return the value of a string literal.
-
-    Raises:
-        ExpressionError: an escape stands for no code point.
-    """
+    """Return the value of a string literal; raise ExpressionError if an escape stands for no code point."""
     body, is_raw = _body(token)
     return body if is_raw or "\\" not in body else _ESCAPED.sub(_unescape, body)
 
 
 def bytes_of(token: str) -> bytes:
-    """
-    Return the value of a bytes literal.
-
-    Raises:
-        ExpressionError: an escape stands for a code point instead of a byte.
-    """
+    """Return the value of a bytes literal; raise ExpressionError if an escape stands for a code point."""
     body, is_raw = _body(token[1:])
-    if is_raw:
-        return body.encode(errors="surrogatepass")
-    parts, position = [], 0
-    for escape in _ESCAPED.finditer(body):
-        parts.append(body[position : escape.start()].encode(errors="surrogatepass"))
-        position = escape.end()
-        octal, hexadecimal, simple = escape.group(1, 2, 5)
-        if octal or hexadecimal:
-            parts.append(bytes([int(octal, 8) if octal else int(hexadecimal, 16)]))
-        elif simple:
-            parts.append(_SIMPLE_ESCAPES[simple].encode())
-        else:
-            raise ExpressionError("bytes have no code points")
-    return b"".join([*parts, body[position:].encode(errors="surrogatepass")])
+    data = body.encode(errors="surrogatepass")
+    return data if is_raw else _ESCAPED_IN_BYTES.sub(_unescape_byte, data)
 
 
 def _body(token: str) -> tuple[str, bool]:
@@ -139,3 +108,12 @@ def _unescape(escape: re.Match[str]) -> str:
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
         raise ExpressionError(f"{escape[0]} is no code point")
     return chr(code)
+
+
+def _unescape_byte(escape: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, simple = escape.groups()
+    if simple:
+        return _SIMPLE_ESCAPES[simple.decode()].encode()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) if octal else int(hexadecimal, 16)])
+    raise ExpressionError("bytes have no code points")

@@ -166,6 +166,6 @@ def optional_map(over: Plan, slot: int, body: Plan, *, wraps: bool) -> Plan:
             return NONE
         frame.slots[slot] = optional.value
         value = body_run(frame)
-        return Optional(has_value=True, value=value) if wraps else value
+        return Optional(value) if wraps else value
 
     return Plan(run, "optional_type", (over, body))

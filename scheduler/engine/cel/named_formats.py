@@ -5,16 +5,16 @@ Source: apiserver/pkg/cel/library/format.go (kubernetes 1.36).
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from scheduler.engine.cel.functions import SLOW, function
 from scheduler.engine.cel.times import parse_timestamp
-from scheduler.engine.cel.urls import UrlError, parse_url
-from scheduler.engine.cel.values import NONE, Meter, Optional, Value, go_quote, register_type
+from scheduler.engine.cel.urls import parse_url
+from scheduler.engine.cel.values import NONE, CelError, Meter, Optional, Value, go_quote, register_type
 from scheduler.engine.syntax.names import (
     dns_label_faults,
     label_key_faults,
@@ -29,7 +29,9 @@ _DNS_1035_RULE: Final = (
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-_CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", re.A)
+_CLOCK: Final = re.compile(
+    r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})", re.A
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +61,17 @@ def _of_prefix(faults: Callable[[str], list[str]]) -> Callable[[str], list[str]]
 def _uri_faults(text: str) -> list[str]:
     try:
         parse_url(text)
-    except UrlError as error:
+    except CelError as error:
         return [f"parse {go_quote(text)}: {error}"]
     return []
 
 
-def _byte_faults(text: str) -> list[str]:
-    if not text:
-        return ["invalid base64"]
+def _is_base64(text: str) -> bool:
     try:
         base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        return ["invalid base64"]
-    return []
+    except ValueError:
+        return False
+    return bool(text)
 
 
 def _is_date(text: str) -> bool:
@@ -80,8 +80,7 @@ def _is_date(text: str) -> bool:
 
 def _is_datetime(text: str) -> bool:
     date, _, clock = text.lower().partition("t")
-    shape = _CLOCK.fullmatch(clock)
-    return _is_date(date) and shape is not None and shape[1] < "24" and max(shape[2], shape[3]) < "60"
+    return _is_date(date) and _CLOCK.fullmatch(clock) is not None
 
 
 def _unless(is_valid: Callable[[str], object], fault: str) -> Callable[[str], list[str]]:
@@ -99,24 +98,20 @@ FORMATS: Final = {
     "labelValue": NamedFormat("LabelValue", label_value_faults),
     "uri": NamedFormat("URI", _uri_faults),
     "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format")),
-    "byte": NamedFormat("byte", _byte_faults),
+    "byte": NamedFormat("byte", _unless(_is_base64, "invalid base64")),
     "date": NamedFormat("date", _unless(_is_date, "invalid date")),
     "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime")),
 }
 
 
 def _named(name: str) -> Optional:
-    return Optional(has_value=True, value=FORMATS[name]) if name in FORMATS else NONE
+    return Optional(FORMATS[name]) if name in FORMATS else NONE
 
 
 def _validate(meter: Meter, format_: NamedFormat, text: str) -> Optional:
     meter.charge(2 * len(text))
     faults: Value = format_.faults(text)
-    return Optional(has_value=True, value=faults) if faults else NONE
-
-
-def _getter(format_: NamedFormat) -> Callable[[], NamedFormat]:
-    return lambda: format_
+    return Optional(faults) if faults else NONE
 
 
 OVERLOADS: Final = [
@@ -126,7 +121,7 @@ OVERLOADS: Final = [
     ),
     *(
         overload
-        for name, format_ in FORMATS.items()
-        for overload in function(f"format.{name}", "() -> named_format", _getter(format_))
+        for name in FORMATS
+        for overload in function(f"format.{name}", "() -> named_format", partial(FORMATS.__getitem__, name))
     ),
 ]

@@ -6,13 +6,12 @@ Source: apiserver/pkg/cel/library/{ip,cidr}.go (kubernetes 1.36), Go's net/netip
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final
 
-from scheduler.engine.cel.functions import SLOW, function
-from scheduler.engine.cel.values import CelError, Value, go_quote, register_type
+from scheduler.engine.cel.functions import SLOW, function, succeeds
+from scheduler.engine.cel.values import CelError, go_quote, register_type
 
 Address = IPv4Address | IPv6Address
 
@@ -124,12 +123,7 @@ def _parse_ipv6(text: str) -> tuple[bytes, str]:
 
 
 def parse_address(text: str) -> tuple[Address, str]:
-    """
-    Return the address and its zone.
-
-    Raises:
-        CelError: the text is no address; the message is netip.ParseAddr's.
-    """
+    """Return the address and its zone; raise CelError with the message of netip.ParseAddr if the text is none."""
     first = next((character for character in text if character in ".:%"), "")
     if first == ".":
         return IPv4Address(_parse_ipv4(text, text)), ""
@@ -178,18 +172,7 @@ def _cidr(text: str) -> CIDR:
     raise CelError(f"{_CIDR_FAULT}{_CIDR_FAULT}netip.ParsePrefix({go_quote(text)}): {fault}")
 
 
-def _parses(parse: Callable[[str], Value]) -> Callable[[str], bool]:
-    def call(text: str) -> bool:
-        try:
-            parse(text)
-        except CelError:
-            return False
-        return True
-
-    return call
-
-
-_is_ip: Final = _parses(_ip)
+_is_ip: Final = succeeds(_ip)
 
 
 def _contains_ip(network: CIDR, ip: IP | str) -> bool:
@@ -233,7 +216,7 @@ OVERLOADS: Final = [
     *function("isGlobalUnicast", "ip.() -> bool", _is_global_unicast),
     *function("string", "(ip) -> string", lambda ip: str(ip.address), steps=12),
     *function("cidr", "(string) -> cidr", _cidr, steps=SLOW, per_item=6),
-    *function("isCIDR", "(string) -> bool", _parses(_cidr), steps=SLOW, per_item=6),
+    *function("isCIDR", "(string) -> bool", succeeds(_cidr), steps=SLOW, per_item=6),
     *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip, steps=3 * SLOW),
     *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr, steps=3 * SLOW),
     *function("prefixLength", "cidr.() -> int", lambda network: network.bits),

@@ -10,14 +10,9 @@ from scheduler.engine.cel.functions import function
 from scheduler.engine.cel.values import NONE, CelError, Duration, Optional, Value, display
 
 
-def optional_of(value: Value) -> Optional:
-    """Return an optional with a value."""
-    return Optional(has_value=True, value=value)
-
-
 def _of_non_zero(value: Value) -> Optional:
     is_zero = value is None or value == Duration(0) or (value.__class__ in _ZEROERS and not value)
-    return NONE if is_zero or value == NONE else optional_of(value)
+    return NONE if is_zero or value == NONE else Optional(value)
 
 
 _ZEROERS: Final = frozenset({bool, int, float, str, bytes, list, dict})
@@ -37,13 +32,13 @@ def _unwrap(optionals: list[Value]) -> list[Value]:
 
 
 OVERLOADS: Final = [
-    *function("optional.of", "(V) -> optional(V)", optional_of),
+    *function("optional.of", "(V) -> optional(V)", Optional),
     *function("optional.ofNonZeroValue", "(V) -> optional(V)", _of_non_zero),
     *function("optional.none", "() -> optional(V)", lambda: NONE),
     *function("value", "optional(V).() -> V", _value),
     *function("hasValue", "optional(V).() -> bool", lambda optional: optional.has_value),
-    *function("last", "list(V).() -> optional(V)", lambda list_: optional_of(list_[-1]) if list_ else NONE),
-    *function("first", "list(V).() -> optional(V)", lambda list_: optional_of(list_[0]) if list_ else NONE),
+    *function("last", "list(V).() -> optional(V)", lambda list_: Optional(list_[-1]) if list_ else NONE),
+    *function("first", "list(V).() -> optional(V)", lambda list_: Optional(list_[0]) if list_ else NONE),
     *function("optional.unwrap", "(list(optional(V))) -> list(V)", _unwrap, per_item=2),
     *function("unwrapOpt", "list(optional(V)).() -> list(V)", _unwrap, per_item=2),
 ]

@@ -5,7 +5,7 @@ Source: cel-go parser/gen/CEL.g4, parser/macro.go, ext/{comprehensions,bindings,
 by kubernetes 1.36).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,28 +16,29 @@ from scheduler.engine.cel.formatting import check_format
 from scheduler.engine.cel.functions import call_plan
 from scheduler.engine.cel.lexer import EOF, Token, bytes_of, number, string, tokens_of
 from scheduler.engine.cel.operators import logical_not, negate
-from scheduler.engine.cel.plans import (
-    MAX_STEPS,
-    BudgetError,
-    ExpressionError,
-    Frame,
-    Plan,
-    constant,
-    is_known,
-)
+from scheduler.engine.cel.plans import MAX_STEPS, ExpressionError, Frame, Plan, constant, is_known
 from scheduler.engine.cel.regexes import PATTERN_FUNCTIONS, RegexError, compiled
-from scheduler.engine.cel.values import CelError, TypeValue
+from scheduler.engine.cel.values import BudgetError, CelError, TypeValue, Value
 
-#: Upstream allows 250 nested expressions. Each takes ten calls of Python's here.
+#: Upstream allows 250 nested expressions. Each takes several calls of Python's here.
 _MAX_NESTING: Final = 50
 #: The longest text that an API server takes, in bytes (resource/v1, CELSelectorExpressionMaxLength).
 _MAX_BYTES: Final = 10 * 1024
 #: What all constants may spend when an expression is compiled; what needs more is evaluated for every device.
 _CONSTANT_STEPS: Final = 10_000
+#: How tightly operators bind.
 _LEVELS: Final = {
-    "==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "in": 1, "+": 2, "-": 2, "*": 3, "/": 3, "%": 3,
+    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3, "+": 4, "-": 4, "*": 5, "/": 5,
+    "%": 5,
 }  # fmt: skip
 _NUMBERS: Final = {"INT": "int", "UINT": "uint", "FLOAT": "double"}
+_LITERALS: Final[dict[str, tuple[Callable[[str], Value], str]]] = {
+    "STRING": (string, "string"),
+    "BYTES": (bytes_of, "bytes"),
+    "true": (lambda _: True, "bool"),
+    "false": (lambda _: False, "bool"),
+    "null": (lambda _: None, "null_type"),
+}
 _RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
     "namespace", "return", "var", "void", "while",
@@ -50,8 +51,7 @@ def parse(text: str) -> tuple[Plan, int, int]:
     """
     Return how an expression is evaluated, the number of slots that its frames need, and the bytes of its constants.
 
-    Raises:
-        ExpressionError: the text is no expression.
+    Raises ExpressionError if the text is no expression.
     """
     if len(text.encode(errors="replace")) > _MAX_BYTES:
         raise ExpressionError(f"it is longer than {_MAX_BYTES} bytes")
@@ -69,13 +69,11 @@ class _Parser:
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
-        self._index = 0
-        self._nesting = 0
+        self._index = self._nesting = self.n_slots = 0
         self._scopes: _Names = []
         #: Whether what is parsed are arguments of format(), which may be of several types.
         self._is_in_format = False
         self._constants, self._patterns = Frame(None, 0, _CONSTANT_STEPS), Frame(None, 0, MAX_STEPS)
-        self.n_slots = 0
 
     @property
     def nbytes(self) -> int:
@@ -102,10 +100,9 @@ class _Parser:
         return self._tokens[self._index - 1][1]
 
     def _accept(self, kind: str) -> bool:
-        if self._tokens[self._index][0] != kind:
-            return False
-        self._index += 1
-        return True
+        is_next = self._kind == kind
+        self._index += is_next
+        return is_next
 
     def expect(self, kind: str) -> str:
         """Take a token, which must be of a kind; return its text."""
@@ -120,32 +117,26 @@ class _Parser:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
             raise ExpressionError(f"it nests deeper than {_MAX_NESTING} expressions")
-        plan = self._disjunction()
+        plan = self._binary(1)
         if self._accept("?"):
-            if_true = self._disjunction()
+            if_true = self._binary(1)
             self.expect(":")
             plan = closures.conditional(plan, if_true, self.expression())
         self._nesting -= 1
         return plan
 
-    def _disjunction(self) -> Plan:
-        terms = [self._conjunction()]
-        while self._accept("||"):
-            terms.append(self._conjunction())
-        return terms[0] if len(terms) == 1 else closures.logical(terms, decisive=True)
-
-    def _conjunction(self) -> Plan:
-        terms = [self._binary(1)]
-        while self._accept("&&"):
-            terms.append(self._binary(1))
-        return terms[0] if len(terms) == 1 else closures.logical(terms, decisive=False)
-
     def _binary(self, least: int) -> Plan:
-        """Parse operands joined by relations, sums or products, which bind in this order; all to the left."""
+        """Parse operands joined by operators that bind at least so tightly; all bind to the left."""
         plan = self._unary()
         while (level := _LEVELS.get(self._kind, 0)) >= least:
             sign = self._take()
-            plan = self._folded(closures.binary(sign, plan, self._binary(level + 1)))
+            operands = [plan, self._binary(level + 1)]
+            if sign in ("||", "&&"):
+                while self._accept(sign):
+                    operands.append(self._binary(level + 1))
+                plan = closures.logical(operands, decisive=sign == "||")
+            else:
+                plan = self._folded(closures.binary(sign, *operands))
         return plan
 
     def _unary(self) -> Plan:
@@ -156,12 +147,10 @@ class _Parser:
         plan = self._member()
         if n_signs % 2 == 0:
             return plan
-        call, run = logical_not if sign == "!" else negate, plan.run
+        call, run, kind = (logical_not, plan.run, "bool") if sign == "!" else (negate, plan.run, plan.kind)
         if sign == "!":
             expect_bool(plan)
-        return self._folded(
-            Plan(lambda frame: call(run(frame)), "bool" if sign == "!" else plan.kind, (plan,))
-        )
+        return self._folded(Plan(lambda frame: call(run(frame)), kind, (plan,)))
 
     def _folded(self, plan: Plan) -> Plan:
         """Return a plan of constants as a constant, unless it fails or takes long."""
@@ -196,73 +185,56 @@ class _Parser:
 
     def _primary(self) -> Plan:
         kind = self._kind
-        if kind == "NAME" or kind == ".":
+        if kind in ("NAME", "."):
             return self._name()
-        if kind == "-" or kind in _NUMBERS:
-            sign = "-" if self._accept("-") else ""
-            kind = self._kind
-            if kind not in _NUMBERS:
-                raise ExpressionError(f"expected a number and found {self._tokens[self._index][1]}")
-            return constant(number(kind, sign + self._take()), _NUMBERS[kind])
+        if kind in _LITERALS:
+            read, name = _LITERALS[kind]
+            return constant(read(self._take()), name)
         if kind == "[":
             return self._list()
         if kind == "{":
             return self._map()
-        text = self._take()
-        if kind == "STRING":
-            return constant(string(text), "string")
-        if kind == "BYTES":
-            return constant(bytes_of(text), "bytes")
-        if kind in ("true", "false"):
-            return constant(kind == "true", "bool")
-        if kind == "null":
-            return constant(None, "null_type")
-        if kind == "(":
+        if self._accept("("):
             plan = self.expression()
             self.expect(")")
             return plan
-        self._index -= 1
-        raise ExpressionError(f"expected an expression and found {text}")
+        sign = "-" if self._accept("-") else ""
+        kind = self._kind
+        if kind in _NUMBERS:
+            return constant(number(kind, sign + self._take()), _NUMBERS[kind])
+        raise ExpressionError(f"expected an expression and found {self._tokens[self._index][1]}")
 
-    def _elements(self, closing: str, parse_one: Callable[[], None]) -> None:
-        """Parse what stands between commas up to a bracket, before which a comma may stand."""
-        while self._kind != closing and (self._kind != "," or not self._kinds(1, closing)):
-            parse_one()
+    def _items(self, opening: str, closing: str) -> Iterator[bool]:
+        """Go through what stands between commas in brackets; yield whether an item begins with a question mark."""
+        self.expect(opening)
+        if self._kinds(0, ",", closing):
+            self._take()
+        while self._kind != closing:
+            yield self._accept("?")
             if not self._accept(","):
                 break
         self.expect(closing)
 
     def _list(self) -> Plan:
-        self.expect("[")
         elements: list[Plan] = []
         optional: set[int] = set()
-
-        def parse_one() -> None:
-            if self._accept("?"):
-                optional.add(len(elements))
+        for is_optional in self._items("[", "]"):
             elements.append(self.expression())
-            if len(elements) - 1 in optional:
+            if is_optional:
+                optional.add(len(elements) - 1)
                 _expect_optional(elements[-1])
-
-        self._elements("]", parse_one)
         if not optional:
             self._expect_same_kinds(elements)
         return closures.list_of(elements, frozenset(optional))
 
     def _map(self) -> Plan:
-        self.expect("{")
         entries: list[tuple[Plan, Plan, bool]] = []
-
-        def parse_one() -> None:
-            is_optional = self._accept("?")
+        for is_optional in self._items("{", "}"):
             key = self.expression()
             self.expect(":")
-            value = self.expression()
+            entries.append((key, self.expression(), is_optional))
             if is_optional:
-                _expect_optional(value)
-            entries.append((key, value, is_optional))
-
-        self._elements("}", parse_one)
+                _expect_optional(entries[-1][1])
         self._expect_same_kinds([key for key, _, _ in entries])
         self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
         return self._folded(closures.map_of(entries))
@@ -294,20 +266,15 @@ class _Parser:
         for variable, make in reversed(self._scopes):
             if variable == name and not is_absolute:
                 return make()
-        if name == DEVICE:
-            return closures.device()
-        return self._type(name)
+        return closures.device() if name == DEVICE else self._type(name)
 
     def _type(self, name: str) -> Plan:
-        ahead = 0
-        while True:
-            if name in TYPES:
-                self._index += ahead
-                return constant(TypeValue(name), "type")
-            if not self._kinds(ahead, ".", "NAME"):
+        while name not in TYPES:
+            if not self._kinds(0, ".", "NAME"):
                 raise ExpressionError(f"{name} is not known")
-            name = f"{name}.{self._tokens[self._index + ahead + 1][1]}"
-            ahead += 2
+            self._take()
+            name = f"{name}.{self._take()}"
+        return constant(TypeValue(name), "type")
 
     def _arguments(self) -> list[Plan]:
         self.expect("(")
@@ -387,7 +354,7 @@ class _Parser:
         del self._scopes[-len(names) :]
         return plan
 
-    def _loop_variables(self, over: Plan, *, has_two: bool) -> tuple[tuple[int, int], _Names]:
+    def _loop_variables(self, over: Plan, *, has_two: bool = False) -> tuple[tuple[int, int], _Names]:
         """Return the slots and the names of a loop."""
         if is_known(over.kind) and over.kind.partition("(")[0] not in ("list", "map"):
             raise ExpressionError(f"a loop goes over a list or a map, and not over {over.kind}")
@@ -398,16 +365,17 @@ class _Parser:
         return (slots[0], slots[1] if has_two else -1), names
 
     def quantified(
-        self, over: Plan, make: Callable[[Plan, tuple[int, int], Plan], Plan], *, is_pair: bool
+        self, over: Plan, make: Callable[[Plan, tuple[int, int], Plan], Plan], *, is_pair: bool = False
     ) -> Plan:
         """Parse the rest of all, exists or exists_one, with two variables if `is_pair` or if there are two."""
-        slots, names = self._loop_variables(over, has_two=is_pair or self._kinds(0, "NAME", ",", "NAME", ","))
+        has_two = is_pair or self._kinds(0, "NAME", ",", "NAME", ",")
+        slots, names = self._loop_variables(over, has_two=has_two)
         test = self._body(names)
         expect_bool(test)
         return make(over, slots, test)
 
     def collected(
-        self, over: Plan, *, has_two: bool, make: "loops.Make | None" = None, kind: str = "list"
+        self, over: Plan, *, has_two: bool = True, make: "loops.Make | None" = None, kind: str = "list"
     ) -> Plan:
         """Parse the rest of map, transformList, transformMap or transformMapEntry: `[test,] value`."""
         slots, names = self._loop_variables(over, has_two=has_two)
@@ -419,14 +387,14 @@ class _Parser:
 
     def filtered(self, over: Plan) -> Plan:
         """Parse the rest of filter."""
-        slots, names = self._loop_variables(over, has_two=False)
+        slots, names = self._loop_variables(over)
         test = self._body(names)
         expect_bool(test)
         return loops.each(over, slots, test, names[0][1]())
 
     def sorted_by(self, over: Plan) -> Plan:
         """Parse the rest of sortBy."""
-        slots, names = self._loop_variables(over, has_two=False)
+        slots, names = self._loop_variables(over)
         keys = self._body(names)
         slot = self._slot()
         return loops.sorted_by(over, slot, loops.each(closures.variable(slot), slots, None, keys))
@@ -452,23 +420,17 @@ def _expect_optional(plan: Plan) -> None:
         raise ExpressionError(f"expected an optional value and found {plan.kind}")
 
 
-_all: Final = partial(loops.quantifier, is_exists=False)
-_exists: Final = partial(loops.quantifier, is_exists=True)
 _MACROS: Final[dict[str, Callable[[_Parser, Plan], Plan]]] = {
-    "all": lambda parser, over: parser.quantified(over, _all, is_pair=False),
-    "exists": lambda parser, over: parser.quantified(over, _exists, is_pair=False),
-    "exists_one": lambda parser, over: parser.quantified(over, loops.exactly_one, is_pair=False),
-    "existsOne": lambda parser, over: parser.quantified(over, loops.exactly_one, is_pair=True),
-    "map": lambda parser, over: parser.collected(over, has_two=False),
+    "all": partial(_Parser.quantified, make=partial(loops.quantifier, is_exists=False)),
+    "exists": partial(_Parser.quantified, make=partial(loops.quantifier, is_exists=True)),
+    "exists_one": partial(_Parser.quantified, make=loops.exactly_one),
+    "existsOne": partial(_Parser.quantified, make=loops.exactly_one, is_pair=True),
+    "map": partial(_Parser.collected, has_two=False),
     "filter": _Parser.filtered,
-    "transformList": lambda parser, over: parser.collected(over, has_two=True),
-    "transformMap": lambda parser, over: parser.collected(
-        over, has_two=True, make=loops.make_map, kind="map"
-    ),
-    "transformMapEntry": lambda parser, over: parser.collected(
-        over, has_two=True, make=loops.make_map_of_entries, kind="map"
-    ),
+    "transformList": _Parser.collected,
+    "transformMap": partial(_Parser.collected, make=loops.make_map, kind="map"),
+    "transformMapEntry": partial(_Parser.collected, make=loops.make_map_of_entries, kind="map"),
     "sortBy": _Parser.sorted_by,
-    "optMap": lambda parser, over: parser.optional_map(over, wraps=True),
-    "optFlatMap": lambda parser, over: parser.optional_map(over, wraps=False),
+    "optMap": partial(_Parser.optional_map, wraps=True),
+    "optFlatMap": partial(_Parser.optional_map, wraps=False),
 }

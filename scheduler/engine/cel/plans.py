@@ -8,7 +8,7 @@ loop, and what a function reads, compares or makes before it does.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.engine.cel.values import Value
+from scheduler.engine.cel.values import Meter, Value
 
 #: The most that one evaluation may spend. An API server lets through what costs 1,000,000 at most by its estimate
 #: (resource/v1, CELSelectorExpressionMaxCost). Fields, comparisons and loops take 1 to 1.5 steps for a unit of it;
@@ -18,30 +18,15 @@ MAX_STEPS: Final = 1_000_000
 MAX_DEPTH: Final = 150
 
 
-class BudgetError(Exception):
-    """The evaluation has no steps left. Nothing absorbs it."""
-
-
-class Frame:
+class Frame(Meter):
     """One evaluation: the device, the variables of loops, and the steps that are left."""
 
-    __slots__ = ("device", "left", "slots")
+    __slots__ = ("device", "slots")
 
     def __init__(self, device: Value, n_slots: int, left: int) -> None:
+        self.left = left
         self.device = device
         self.slots: list[Value] = [None] * n_slots
-        self.left = left
-
-    def charge(self, steps: int) -> None:
-        """
-        Spend so many steps, before memory is taken for what they make.
-
-        Raises:
-            BudgetError: there are none left.
-        """
-        self.left -= steps
-        if self.left < 0:
-            raise BudgetError
 
 
 Run = Callable[[Frame], Value]
@@ -53,41 +38,22 @@ class ExpressionError(Exception):
 
 class Plan:
     """
-    How a part of an expression is evaluated.
+    How a part of an expression is evaluated. It lives as long as the text is parsed; its closure stays.
 
     Attributes:
         kind: the name of the type that every value of it has, as `type_name` gives it; "any" for an attribute of a
             device, "dyn" where the expression says so, empty where nothing is known.
         weight: steps of one evaluation, without those of loops and of what depends on sizes.
         value: of a constant; None for others.
-        parts: the plans inside it.
         elements: the elements of a list that is written out.
         path: the constant keys that lead to it from the device.
         selected: the value and the field of it that is selected, for `has`.
     """
 
-    __slots__ = (
-        "depth",
-        "elements",
-        "is_constant",
-        "kind",
-        "parts",
-        "path",
-        "run",
-        "selected",
-        "value",
-        "weight",
-    )
-
     def __init__(self, run: Run, kind: str = "", parts: "Sequence[Plan]" = (), own: int = 1) -> None:
-        self.run = run
-        self.kind = kind
-        self.parts = parts
-        self.weight, self.depth = own, 1
-        for part in parts:
-            self.weight += part.weight
-            if part.depth >= self.depth:
-                self.depth = part.depth + 1
+        self.run, self.kind, self.parts = run, kind, parts
+        self.weight: int = own + sum(part.weight for part in parts)
+        self.depth: int = 1 + max((part.depth for part in parts), default=0)
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"it nests deeper than {MAX_DEPTH}")
         self.is_constant = False

@@ -6,7 +6,7 @@ Source: apiserver/pkg/cel/library/quantity.go (kubernetes 1.36).
 
 from typing import Final
 
-from scheduler.engine.cel.functions import SLOW, function
+from scheduler.engine.cel.functions import SLOW, function, succeeds
 from scheduler.engine.cel.values import INT_MAX, INT_MIN, CelError, DerivedQuantity
 from scheduler.engine.syntax.quantity import Quantity, QuantityError, parse_quantity
 
@@ -23,14 +23,6 @@ def _quantity(text: str) -> Quantity:
     except QuantityError:
         pass
     raise CelError(_NOT_A_QUANTITY)
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        _quantity(text)
-    except CelError:
-        return False
-    return True
 
 
 def _whole(quantity: Quantity) -> int | None:
@@ -71,7 +63,7 @@ def _subtract(left: Quantity, right: Quantity | int) -> Quantity:
 
 OVERLOADS: Final = [
     *function("quantity", "(string) -> quantity", _quantity, steps=SLOW, per_item=1),
-    *function("isQuantity", "(string) -> bool", _is_quantity, steps=SLOW, per_item=1),
+    *function("isQuantity", "(string) -> bool", succeeds(_quantity), steps=SLOW, per_item=1),
     *function("sign", "(quantity) -> int", lambda quantity: (quantity.nano > 0) - (quantity.nano < 0)),
     *function("isGreaterThan", "quantity.(quantity) -> bool", lambda left, right: left.nano > right.nano),
     *function("isLessThan", "quantity.(quantity) -> bool", lambda left, right: left.nano < right.nano),

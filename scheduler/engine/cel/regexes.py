@@ -97,12 +97,7 @@ def _message(text: str) -> str:
 
 
 def compiled(meter: Meter, text: str) -> Regex:
-    """
-    Return the compiled regular expression, and charge for compiling it.
-
-    Raises:
-        RegexError: the text is none.
-    """
+    """Return the compiled regular expression, and charge for that; raise RegexError if the text is none."""
     meter.charge(_CHARACTER * len(text))
     try:
         regex = _compiled(text)

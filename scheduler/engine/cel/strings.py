@@ -80,10 +80,6 @@ def _join(meter: Meter, parts: list[Value], separator: str = "") -> str:
     return separator.join(parts)
 
 
-def _quote(text: str) -> str:
-    return f'"{text.translate(_QUOTED)}"'
-
-
 def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
     def call(text: Value, part: Value) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
@@ -114,5 +110,5 @@ OVERLOADS: Final = [
         per_item=COPY),
     *function("trim", "string.() -> string", lambda text: text.strip(BLANKS), per_item=COPY),
     *function("join", "list(string).() -> string; list(string).(string) -> string", _join, takes_meter=True),
-    *function("strings.quote", "(string) -> string", _quote, per_item=1),
+    *function("strings.quote", "(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"', per_item=1),
 ]  # fmt: skip

@@ -13,8 +13,8 @@ from scheduler.engine.cel.functions import SLOW, Overload, function
 from scheduler.engine.cel.values import CelError, Duration, Timestamp
 
 _TIMESTAMP: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
-    r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+    r"([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})T([01]?[0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:[.,]([0-9]+))?"
+    r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
 )
 _DAYS_BEFORE_MONTH: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 
@@ -35,20 +35,11 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if shape is None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in shape.group(1, 2, 3, 4, 5, 6))
-    offset_s = 0
-    if shape[8]:
-        hours, minutes = int(shape[9]), int(shape[10])
-        if hours > 24 or minutes > 60:
-            return None
-        offset_s = (hours * 3600 + minutes * 60) * (-1 if shape[8] == "-" else 1)
-    if (
-        not 1 <= month <= 12
-        or not 1 <= day <= _month_days(year, month)
-        or hour > 23
-        or minute > 59
-        or second > 59
-    ):
+    if not 1 <= day <= _month_days(year, month):
         return None
+    offset_s = int(shape[9] or 0) * 3600 + int(shape[10] or 0) * 60
+    if shape[8] == "-":
+        offset_s = -offset_s
     days = _days_to_year(year) + _DAYS_BEFORE_MONTH[month - 1] + (month > 2 and _is_leap(year)) + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset_s
     return Timestamp(seconds * 10**9 + int((shape[7] or "")[:9].ljust(9, "0")), offset_s)

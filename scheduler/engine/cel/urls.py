@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, unquote_plus
 
-from scheduler.engine.cel.functions import SLOW, function
+from scheduler.engine.cel.functions import SLOW, function, succeeds
 from scheduler.engine.cel.networks import parse_address
 from scheduler.engine.cel.values import CelError, Meter, Value, go_quote, register_type
 
@@ -40,32 +40,28 @@ class URL:
 register_type(URL, "kubernetes.URL")
 
 
-class UrlError(Exception):
-    """The text is no URL; the message is net/url's without the operation and the URL."""
-
-
 def _check_escapes(text: str) -> None:
     bad = _BAD_ESCAPE.search(text)
     if bad:
-        raise UrlError(f"invalid URL escape {go_quote(bad[0])}")
+        raise CelError(f"invalid URL escape {go_quote(bad[0])}")
 
 
 def _host(scheme: str, host: str) -> str:
     opening = host.rfind("[")
     if opening > 0:
-        raise UrlError("invalid IP-literal")
+        raise CelError("invalid IP-literal")
     if opening == 0:
         closing = host.rfind("]")
         if closing < 0:
-            raise UrlError("missing ']' in host")
+            raise CelError("missing ']' in host")
         _check_port(host[closing + 1 :])
         _check_escapes(host)
         try:
             address, _ = parse_address(unquote(host[1:closing]))
         except CelError as error:
-            raise UrlError(f"invalid host: {error}") from None
+            raise CelError(f"invalid host: {error}") from None
         if address.version == 4:
-            raise UrlError("invalid IP-literal")
+            raise CelError("invalid IP-literal")
     elif ":" in host:
         colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
         _check_port(host[colon:])
@@ -73,33 +69,28 @@ def _host(scheme: str, host: str) -> str:
     escape = next((part for part in re.findall(r"%..", host) if part[1] < "8" and part != "%25"), "")
     bad = _HOST_CHARACTERS.search(host)
     if escape and not (bad and bad.start() < host.index(escape)):
-        raise UrlError(f"invalid URL escape {go_quote(escape)}")
+        raise CelError(f"invalid URL escape {go_quote(escape)}")
     if bad:
-        raise UrlError(f"invalid character {go_quote(bad[0])} in host name")
+        raise CelError(f"invalid character {go_quote(bad[0])} in host name")
     return unquote(host)
 
 
 def _check_port(port: str) -> None:
     if not _PORT.fullmatch(port):
-        raise UrlError(f"invalid port {go_quote(port)} after host")
+        raise CelError(f"invalid port {go_quote(port)} after host")
 
 
 def parse_url(text: str) -> URL:
-    """
-    Return the parts of an absolute URL or an absolute path.
-
-    Raises:
-        UrlError: the text is neither.
-    """
+    """Return the parts of an absolute URL or path; raise CelError, in the words of net/url, if the text is neither."""
     if _CONTROL.search(text):
-        raise UrlError("net/url: invalid control character in URL")
+        raise CelError("net/url: invalid control character in URL")
     if not text:
-        raise UrlError("empty url")
+        raise CelError("empty url")
     if text == "*":
         return URL("", "", "", "", "*", "", "")
     shape = _SCHEME.match(text)
     if text.startswith(":"):
-        raise UrlError("missing protocol scheme")
+        raise CelError("missing protocol scheme")
     scheme = shape[1].lower() if shape else ""
     # A fragment counts as a part of the path or the query first: this is how upstream checks a URL.
     _parse_rest(scheme, text[shape.end() :] if shape else text)
@@ -114,7 +105,7 @@ def _parse_rest(scheme: str, rest: str) -> tuple[str, str, str, str, str]:
     if not path.startswith("/"):
         if scheme:
             return path, "", "", "", query
-        raise UrlError("invalid URI for request")
+        raise CelError("invalid URI for request")
     user, host = "", ""
     if scheme and path.startswith("//"):
         authority, slash, tail = path[2:].partition("/")
@@ -122,7 +113,7 @@ def _parse_rest(scheme: str, rest: str) -> tuple[str, str, str, str, str]:
         user, at, host_text = authority.rpartition("@")
         host = _host(scheme, host_text)
         if at and not _USERINFO.fullmatch(user):
-            raise UrlError("net/url: invalid userinfo")
+            raise CelError("net/url: invalid userinfo")
         _check_escapes(user)
     _check_escapes(path)
     return "", user, host, path, query
@@ -131,17 +122,9 @@ def _parse_rest(scheme: str, rest: str) -> tuple[str, str, str, str, str]:
 def _url(text: str) -> URL:
     try:
         return parse_url(text)
-    except UrlError as error:
+    except CelError as error:
         prefix = "URL parse error during conversion from string"
         raise CelError(f"{prefix}: parse {go_quote(text)}: {error}") from None
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parse_url(text)
-    except UrlError:
-        return False
-    return True
 
 
 def _port(url: URL) -> str:
@@ -174,7 +157,7 @@ def _query(meter: Meter, url: URL) -> dict[Value, Value]:
 
 OVERLOADS: Final = [
     *function("url", "(string) -> url", _url, steps=SLOW, per_item=1),
-    *function("isURL", "(string) -> bool", _is_url, steps=SLOW, per_item=1),
+    *function("isURL", "(string) -> bool", succeeds(parse_url), steps=SLOW, per_item=1),
     *function("getScheme", "url.() -> string", lambda url: url.scheme),
     *function("getHost", "url.() -> string", lambda url: url.host),
     *function("getHostname", "url.() -> string", _hostname),

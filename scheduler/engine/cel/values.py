@@ -2,7 +2,7 @@
 Values of CEL at runtime: which Python objects they are, their types' names, equality and size.
 
     bool, int, double, string, bytes, null   bool, int, float, str, bytes, None
-    list, map                                list, dict (never changed after they are made; keys as `map_key` gives)
+    list, map                                list, dict (never changed after they are made; keys by `map_key`)
     the others                               the classes below, and those of the libraries
 
 Source: cel-go common/types (as vendored by kubernetes 1.36).
@@ -10,7 +10,7 @@ Source: cel-go common/types (as vendored by kubernetes 1.36).
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from scheduler.engine.syntax.quantity import Quantity
 
@@ -31,11 +31,22 @@ class CelError(Exception):
     """An evaluation that has no value. The message is upstream's. `||` and `&&` may absorb it."""
 
 
-class Meter(Protocol):
-    """What an evaluation may still spend."""
+class BudgetError(Exception):
+    """The evaluation has no steps left. Nothing absorbs it."""
+
+
+class Meter:
+    """What an evaluation may still spend, in steps."""
+
+    __slots__ = ("left",)
+
+    left: int
 
     def charge(self, steps: int) -> None:
-        """Spend so many steps; an evaluation that has none left ends."""
+        """Spend so many steps, before memory is taken for what they make; raise BudgetError if there are none left."""
+        self.left -= steps
+        if self.left < 0:
+            raise BudgetError
 
 
 class Uint(int):
@@ -76,8 +87,8 @@ class TypeValue:
 class Optional:
     """A value that may be missing."""
 
-    has_value: bool
     value: Value = None
+    has_value: bool = True
 
 
 class MapWithDefault(dict[str, Value]):
@@ -90,19 +101,7 @@ class DerivedQuantity(Quantity):
     __slots__ = ()
 
 
-class BoolKey:
-    """A bool as a key of a map, which is another key than 0 or 1."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, *, value: bool) -> None:
-        self.value = value
-
-
 NONE: Final = Optional(has_value=False)
-_TRUE_KEY: Final = BoolKey(value=True)
-_FALSE_KEY: Final = BoolKey(value=False)
-_NO_KEY: Final = BoolKey(value=False)
 
 #: Names of types by class; the libraries add theirs (`register_type`).
 _TYPE_NAMES: Final[dict[type, str]] = {
@@ -172,26 +171,27 @@ def format_double(value: float, *, max_digits: int = 21) -> str:
 
 
 def map_key(value: Value) -> Value:
-    """Return the key of a dict for a key of a map; equal numbers of all types are one key."""
+    """Return the key of a dict for a key of a map: a bool in a tuple, as it is another key than 0 or 1."""
     if value.__class__ is bool:
-        return _TRUE_KEY if value else _FALSE_KEY
+        return (value,)
     return value if value.__class__ in _HASHABLE else _NO_KEY
 
 
 _HASHABLE: Final = frozenset({str, int, Uint, float, bytes})
+#: The key of a value that is none; equal to no other.
+_NO_KEY: Final = (False, None)
 
 
 def key_value(key: Value) -> Value:
     """Return the key of a map for a key of a dict."""
-    return key.value if key.__class__ is BoolKey else key
+    return key[0] if key.__class__ is tuple else key
 
 
 def equal(left: Value, right: Value, meter: Meter) -> bool:
     """
     Return whether two values are equal; numbers are compared across their types.
 
-    Raises:
-        CelError: the left value is of a library, the right one is of another type.
+    Raises CelError if the left value is of a library and the right one is of another type.
     """
     class_, other = left.__class__, right.__class__
     if class_ is other:

@@ -60,7 +60,7 @@ def _matcher(device_class: DeviceClass) -> Callable[[str, Device], bool | None]:
         # Upstream evaluates these expressions without the field that says whether claims may share the device.
         fields = replace(fields_of(driver, device), allow_multiple_allocations=False)
         for selector in selectors:
-            answer = None if isinstance(selector, CompileError) else selector.matches(fields)
+            answer = None if isinstance(selector, CompileError) else selector.evaluate(fields)[0]
             if answer is None or isinstance(answer, EvaluationError):
                 return None
             if not answer:

@@ -43,11 +43,16 @@ def _attribute(value: dict[str, Any]) -> AttributeValue:
     return next((value[kind] for kind in ("string", "int", "bool") if kind in value), None)
 
 
+def evaluated(expression: str, device: DeviceFields) -> bool | EvaluationError | CompileError:
+    """Return what the expression says of the device, or why it is no selector."""
+    selector = compile_selector(expression)
+    return selector if isinstance(selector, CompileError) else selector.evaluate(device)[0]
+
+
 def answer(expression: str, devices: list[DeviceFields]) -> dict[str, Any]:
     """Return the answer to an expression in the form of the recordings."""
-    selector = compile_selector(expression)
-    if isinstance(selector, CompileError):
-        return {"expression": expression, "compile": selector.text}
-    results = [selector.matches(device) for device in devices]
+    results = [evaluated(expression, device) for device in devices]
+    if isinstance(results[0], CompileError):
+        return {"expression": expression, "compile": results[0].text}
     texts = [result.text if isinstance(result, EvaluationError) else result for result in results]
     return {"expression": expression, "results": texts}

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.cel import AttributeValue, CompileError, DeviceFields, EvaluationError, compile_selector
+from scheduler.engine.cel import AttributeValue, CompileError, DeviceFields, EvaluationError
+from tests.engine.cel.recordings import evaluated
 
 cel = pytest.importorskip("cel_expr_python.cel")
 
@@ -67,12 +68,11 @@ BOOLS = st.recursive(comparisons(NUMBERS), logic, max_leaves=6)
 @given(BOOLS)
 @settings(deadline=None, max_examples=1000)
 def test_value_or_error_is_googles(expression):
-    selector = compile_selector(expression)
-    assert not isinstance(selector, CompileError)
     try:
         result = ENVIRONMENT.compile(expression).eval(data=DATA)
         expected = result.value() if result.type() == cel.Type.BOOL else None
     except Exception:  # noqa: BLE001 - the binding has no class of its own for failures
         expected = None
-    ours = selector.matches(DEVICE)
+    ours = evaluated(expression, DEVICE)
+    assert not isinstance(ours, CompileError)
     assert (None if isinstance(ours, EvaluationError) else ours) == expected

@@ -19,9 +19,8 @@ from scheduler.daemon.kube.requests import WatchPath
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
 from scheduler.daemon.settings.writing import resolved_yaml
-from scheduler.engine.cel.device import DeviceFields
-from scheduler.engine.cel.selector import CompiledSelector as CelSelector
-from scheduler.engine.cel.selector import compile_selector
+from scheduler.engine.cel import CompiledSelector as CelSelector
+from scheduler.engine.cel import DeviceFields, compile_selector
 from scheduler.engine.model.annotations import AFFINITY, parse_affinity_annotation
 from scheduler.engine.model.fallback import FALLBACK, parse_fallbacks
 from scheduler.engine.model.pod_decoder import PodDecoder
@@ -184,7 +183,7 @@ def cel(data: bytes) -> None:
     """Compile an expression that selects devices, and evaluate it."""
     compiled = compile_selector(_text(data))
     if isinstance(compiled, CelSelector):
-        compiled.matches(_DEVICE)
+        compiled.evaluate(_DEVICE)
     else:
         assert compiled.text
 
