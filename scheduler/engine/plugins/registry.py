@@ -1,8 +1,8 @@
 """
 The only list of plugins, and the construction of profiles from names, arguments and weights.
 
-A plugin's file has its extension points, default weight, arguments and events. Whether a plugin runs at the points
-that a profile needs is checked here, once, and not in each cycle.
+A plugin's file has its extension points, default weight, arguments and events. Settings refuse what a plugin does not
+run at.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from scheduler.engine.plugins.unsupported import Unsupported
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.engine.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.engine.plugins.volume_zone import VolumeZone
-from scheduler.errors import InvariantViolation, SettingsError
+from scheduler.errors import SettingsError
 
 #: A class of `engine.framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of
 #: that type and a `PluginContext`; otherwise nothing.
@@ -117,11 +117,9 @@ def build_profile(
 
     `filters` run at PreFilter and Filter, `prefilter_only` at PreFilter alone, `scorers`, which have weights, at
     PreScore and Score. A plugin whose feature gate is off is left out. Plugins without an entry in `args_by_plugin` get
-    their defaults. A `percentage_of_nodes_to_score` of 0 scores all nodes.
+    their defaults. A `percentage_of_nodes_to_score` of 0 scores all nodes. Settings refuse other names and points.
 
-    Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
-    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
-    on its arguments.
+    Raises SettingsError for an out-of-tree plugin whose class raises on its arguments.
     """
     off = gated_off(context.semantics)
     filters, prefilter_only, post_filters, pre_enqueue = (
@@ -132,26 +130,26 @@ def build_profile(
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
-    guarded = {
-        name: _guarded(scheduler_name, out_of_tree[name], args_by_plugin, context)
-        for name in dict.fromkeys(used)
-        if name in out_of_tree
-    }
-    built: dict[str, Any] = {
-        name: guarded.get(name) or _build(name, args_by_plugin, context) for name in dict.fromkeys(used)
-    }
+    guarded: dict[str, GuardedPlugin] = {}
+    built: dict[str, Any] = {}
+    for name in dict.fromkeys(used):
+        args = args_by_plugin.get(name)
+        if name in out_of_tree:
+            built[name] = guarded[name] = _guarded(scheduler_name, out_of_tree[name], args, context)
+        else:
+            built[name] = _made(IN_TREE[name], IN_TREE[name].args_type, args, context)
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             ALWAYS_FIRST(),
             *(OutOfTreeAdmission(guarded[name]) for name in pre_enqueue if name in guarded),
-            *(PreFilterOnly(_at(built[name], "filter")) for name in prefilter_only),
-            *(_at(built[name], "filter") for name in filters),
+            *(PreFilterOnly(built[name]) for name in prefilter_only),
+            *(built[name] for name in filters),
             ALWAYS_LAST(),
         ),
-        scorers=tuple(WeightedScorer(_at(built[name], "score"), weight) for name, weight in scorers),
-        post_filters=tuple(_at(built[name], "postFilter") for name in post_filters),
-        pre_enqueue=tuple(_at(built[name], "preEnqueue") for name in pre_enqueue),
+        scorers=tuple(WeightedScorer(built[name], weight) for name, weight in scorers),
+        post_filters=tuple(built[name] for name in post_filters),
+        pre_enqueue=tuple(built[name] for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         out_of_tree=tuple(guarded.values()),
         max_search_decisions=built[ALWAYS_LAST_TO_ADMIT].args.max_search_decisions,
@@ -160,15 +158,12 @@ def build_profile(
 
 
 def _guarded(
-    scheduler_name: str,
-    declared: OutOfTreePlugin,
-    args_by_plugin: Mapping[str, object],
-    context: PluginContext,
+    scheduler_name: str, declared: OutOfTreePlugin, args: object, context: PluginContext
 ) -> GuardedPlugin:
     # Profiles are built for each explanation; they share the values that they derive from one state.
-    owner = (scheduler_name, declared.name, repr(args_by_plugin.get(declared.name)))
+    owner = (scheduler_name, declared.name, repr(args))
     try:
-        plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)
+        plugin = _made(declared.plugin_class, declared.args_type, args, context)
         return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
         problem = described(error, declared.plugin_class)
@@ -177,33 +172,8 @@ def _guarded(
         ) from error
 
 
-def _build(name: str, args_by_plugin: Mapping[str, object], context: PluginContext) -> object:
-    plugin = IN_TREE.get(name)
-    if plugin is None:
-        raise InvariantViolation(f"plugin {name} is in no registry")
-    return _made(name, plugin, plugin.args_type, args_by_plugin, context)
-
-
-def _made(
-    name: str,
-    plugin: PluginClass,
-    kind: type[Any] | None,
-    args_by_plugin: Mapping[str, object],
-    context: PluginContext,
-) -> object:
-    """Return an instance. `kind`: of its arguments, None if it takes none."""
+def _made(plugin: PluginClass, kind: type[Any] | None, args: object, context: PluginContext) -> object:
+    """Return an instance. `kind`: of its arguments, None if it takes none; `args`: None for the defaults."""
     if kind is None:
         return plugin()
-    args = args_by_plugin.get(name)
-    if args is None:
-        args = kind()
-    if not isinstance(args, kind):
-        raise InvariantViolation(f"plugin {name} takes {kind.__name__}, got {type(args).__name__}")
-    return plugin(args, context)
-
-
-def _at(plugin: Any, point: str) -> Any:  # noqa: ANN401 - the profile names the type
-    """Return the plugin. Raises InvariantViolation if it does not run at the point."""
-    if point not in plugin.extension_points:
-        raise InvariantViolation(f"plugin {plugin.name} does not run at {point}")
-    return plugin
+    return plugin(kind() if args is None else args, context)

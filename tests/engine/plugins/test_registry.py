@@ -21,7 +21,6 @@ from scheduler.engine.plugins.registry import (
     build_profile,
 )
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
-from scheduler.errors import InvariantViolation
 from tests.support.plugins import plugin_named
 
 #: Of the plugins without a file of their own here: the queue sorts, the daemon binds.
@@ -56,11 +55,6 @@ STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": Score
 def test_every_plugin_that_settings_call_built_is_registered():
     built = {plugin.name for plugin in DEFAULT_PLUGINS}
     assert (built - ELSEWHERE) | {ALWAYS_LAST_TO_ADMIT} == IN_TREE.keys()
-
-
-@pytest.mark.parametrize("name", sorted(IN_TREE))
-def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
-    assert getattr(plugin_named(name), "name", None) == name
 
 
 def test_a_plugin_can_be_named_at_upstream_s_points():
@@ -134,32 +128,6 @@ def test_a_plugin_that_filters_and_scores_is_one_object():
 
 
 @pytest.mark.parametrize(
-    ("filters", "scorers", "pre_enqueue", "says"),
-    [
-        pytest.param(["Nobody"], [], [], "plugin Nobody is in no registry", id="unknown"),
-        pytest.param(
-            ["ImageLocality"], [], [], "plugin ImageLocality does not run at filter", id="not a filter"
-        ),
-        pytest.param([], [("NodePorts", 1)], [], "plugin NodePorts does not run at score", id="not a scorer"),
-        pytest.param(
-            [],
-            [],
-            ["NodeName"],
-            "plugin NodeName does not run at preEnqueue",
-            id="not at the queue's door",
-        ),
-    ],
-)
-def test_a_plugin_without_the_extension_point_is_an_error(
-    filters: list[str], scorers: list[tuple[str, int]], pre_enqueue: list[str], says: str
-):
-    with pytest.raises(InvariantViolation, match=says):
-        build_profile(
-            "mine", filters=filters, scorers=scorers, pre_enqueue=pre_enqueue, context=PluginContext()
-        )
-
-
-@pytest.mark.parametrize(
     ("plugin", "defaults"),
     [
         ("InterPodAffinity", InterPodAffinityArgs(1, ignore_preferred_terms_of_existing_pods=False)),
@@ -182,11 +150,3 @@ def test_a_plugin_without_the_extension_point_is_an_error(
 def test_a_plugin_without_arguments_has_upstream_s_defaults(plugin: str, defaults: object):
     """Source: pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36); preemptForDevices is ours."""
     assert IN_TREE[plugin].args_type() == defaults
-
-
-def test_arguments_of_another_plugin_are_an_error():
-    args = {"NodeAffinity": InterPodAffinityArgs()}
-    with pytest.raises(InvariantViolation, match="takes NodeAffinityArgs, got InterPodAffinityArgs"):
-        build_profile(
-            "mine", filters=["NodeAffinity"], scorers=[], args_by_plugin=args, context=PluginContext()
-        )
