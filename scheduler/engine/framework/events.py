@@ -184,7 +184,7 @@ class ClusterEventWithHint:
     resource: Resource
     actions: Action
     hint: HintFn | None = None
-    reads_labels: ReadsLabels = always
+    reads_labels: ReadsLabels = never
     needs: NeedsFn | None = None
 
     def matches(self, event: ClusterEvent) -> bool:

@@ -11,7 +11,6 @@ with an image as of the node's last change; here it is always current.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -35,14 +34,6 @@ LOWEST_BYTES: Final = 23 * _MB
 HIGHEST_BYTES_PER_CONTAINER: Final = 1000 * _MB
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A pod's images, with repetitions, and its number of containers. Image volumes are images without a container."""
-
-    images: tuple[str, ...]
-    n_containers: int
-
-
 class ImageLocality(ScorePlugin):
     """Scores nodes by the images that they have. It refuses no node, so it registers no event."""
 
@@ -55,20 +46,21 @@ class ImageLocality(ScorePlugin):
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
-        wanted = self._wanted.of(context.pod)
+        images, n_containers = self._wanted.of(context.pod)
         return FinalScores(
             view.per_image(
-                (NAME, wanted),
-                lambda: image_scores(present_bytes(wanted.images, view), wanted.n_containers),
+                (NAME, images, n_containers),
+                lambda: image_scores(present_bytes(images, view), n_containers),
             )
         )
 
 
-def _wanted(pod: Pod) -> _Wanted:
+def _wanted(pod: Pod) -> tuple[tuple[str, ...], int]:
+    """Return the pod's images, with repetitions, and its number of containers, which image volumes have not."""
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     images = (*(container.image for container in containers), *spec.image_volumes)
-    return _Wanted(tuple(with_tag(image) for image in images), len(containers))
+    return tuple(with_tag(image) for image in images), len(containers)
 
 
 def with_tag(image: str) -> str:

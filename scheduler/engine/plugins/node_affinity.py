@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.engine.framework.explaining import (
     ExplainContext,
     PluginExplanation,
@@ -98,9 +98,9 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         """Return new nodes, changed node labels, and updates of the pod, whose annotation may change its affinity."""
         return (
             ClusterEventWithHint(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change, never
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._hint_after_node_change
             ),
-            ClusterEventWithHint(Resource.POD, Action.UPDATE, _hint_after_pod_update, never),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE, _hint_after_pod_update),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -139,12 +139,8 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         return RawScores(weights, partial(default_normalized, feasible=feasible, reverse=False))
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        """
-        Source: node_affinity.go, isSchedulableAfterNodeChange (kubernetes 1.36).
-
-        Upstream checks only the pod's own rule on the old node, so that an update which makes the added affinity match
-        wakes no pod there.
-        """
+        # Source: node_affinity.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream checks only the pod's own
+        # rule on the old node, so that an update which makes the added affinity match wakes no pod there.
         rule = pod.spec.required_node_affinity
         matches = new is not None and self._matches(new, rule)
         return queue_if(matches and (old is None or not self._matches(old, rule)))
@@ -160,12 +156,9 @@ def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
 
 
 def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
-    """
-    Return the only node names that can match, if every required term lists names; None if a term does not.
-
-    Lists of one term are intersected, and the results of all terms united; empty if the lists contradict each other.
-    NotIn lists do not count. Terms that do not parse count as others do.
-    """
+    """Return the only node names that can match, if every required term lists names; None if a term does not."""
+    # Lists of one term are intersected, and the results of all terms united; empty if the lists contradict each other.
+    # NotIn lists do not count. Terms that do not parse count as others do.
     if not rule.terms:
         return None
     named: frozenset[str] = frozenset()
@@ -181,11 +174,9 @@ def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
     """Return whether a node, which need not be in the node table, satisfies the rule; equals `ClusterView.matching`."""
     if any(node.labels.get(key) != value for key, value in rule.node_selector or ()):
         return False
-    return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)
-
-
-def _term_matches(term: NodeTerm, node: Node) -> bool:
-    return _can_match(term) and next(_unmet_of_term(term, node), None) is None
+    return rule.terms is None or any(
+        _can_match(term) and next(_unmet_of_term(term, node), None) is None for term in rule.terms
+    )
 
 
 def _can_match(term: NodeTerm) -> bool:
@@ -198,11 +189,8 @@ def _unmet_of_term(term: NodeTerm, node: Node) -> Iterator[NodeRequirement]:
 
 
 def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
-    """
-    Return the requirements that the node fails: all of nodeSelector, and of the term with the fewest failures.
-
-    Empty if the pod's rule matches, or if no label could make it match.
-    """
+    """Return the requirements that the node fails: all of nodeSelector, and of the term with the fewest failures."""
+    # Empty if the pod's rule matches, or if no label could make it match.
     node, rule = context.view.nodes.live(row), context.pod.spec.required_node_affinity
     pairs = [
         NodeRequirement(key, "In", (value,))

@@ -21,7 +21,6 @@ from scheduler.engine.framework.events import (
     Hint,
     Resource,
     freed_node,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair, removal_of_all
@@ -55,7 +54,7 @@ class NodePorts(FilterPlugin):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return deleted pods that held a port, and new nodes."""
         return (
-            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion, never),
+            ClusterEventWithHint(Resource.POD, Action.DELETE, _hint_after_pod_deletion),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.engine.framework.status import SKIP, unresolvable
@@ -37,11 +37,9 @@ class NodeUnschedulable(FilterPlugin):
         """Return new and uncordoned nodes, and a toleration added to the pod."""
         return (
             ClusterEventWithHint(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change
             ),
-            ClusterEventWithHint(
-                Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never
-            ),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:

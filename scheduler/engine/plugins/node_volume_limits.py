@@ -13,9 +13,9 @@ Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from scheduler.engine.framework.events import (
     after_used_claim,
     changed_claim,
     freed_node,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import (
@@ -52,6 +51,7 @@ from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.volumes import (
     CsiDriver,
     CsiNode,
+    PersistentVolumeClaim,
     StorageKind,
     VolumeAttachment,
     no_such,
@@ -86,13 +86,13 @@ class NodeVolumeLimits(FilterPlugin):
         csi_node, claim = Resource.CSI_NODE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
             ClusterEventWithHint(csi_node, Action.ADD),
-            ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
-            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update, never),
+            ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update),
+            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update),
             ClusterEventWithHint(
-                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, needs=_helped_by_deletion
             ),
-            ClusterEventWithHint(claim, Action.ADD, after_used_claim, never, needs=changed_claim),
-            ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
+            ClusterEventWithHint(claim, Action.ADD, after_used_claim, needs=changed_claim),
+            ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -105,13 +105,13 @@ class NodeVolumeLimits(FilterPlugin):
             # a pod before, unless it is switched off.
             return RuleFilter(view.n_rows, (np.zeros(view.n_rows, dtype=np.bool_), wanted))
         mask = np.ones(view.n_rows, dtype=np.bool_)
-        for driver, volumes in wanted.items():
+        for driver, volumes in wanted.by_driver.items():
             mask &= _missing(driver, volumes, view) <= 0
         return RuleFilter(
             view.n_rows,
-            *_driver_rules(context.pod, view),
+            *_driver_rules(wanted, view),
             (mask, TOO_MANY),
-            trial=partial(_VolumeTrial, wanted, view),
+            trial=partial(_VolumeTrial, wanted.by_driver, view),
             needs_pods=False,
         )
 
@@ -121,8 +121,8 @@ class NodeVolumeLimits(FilterPlugin):
         if isinstance(wanted, Status):
             return PluginExplanation()
         return PluginExplanation(
-            where=lambda rows: [_shortage_text(context.view, wanted, rows)] * len(rows),
-            repair=Repair(partial(_detach, context, wanted)),
+            where=lambda rows: [_shortage_text(context.view, wanted.by_driver, rows)] * len(rows),
+            repair=Repair(partial(_detach, context, wanted.by_driver)),
             admitted="room for its volumes",
         )
 
@@ -168,13 +168,17 @@ def _may_count(spec: PodSpec) -> bool:
     return bool(spec.claim_volumes) or any(disk.plugin in MIGRATIONS for disk in spec.disks)
 
 
-def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | Status:
-    """
-    Return the pod's volumes by driver, or why they cannot be told.
+class _Wanted(NamedTuple):
+    """The pod's volumes by driver, and the drivers of which a volume is of no in-tree plugin."""
 
-    In-tree volumes count as migrated: upstream asks for a CSINode first, but a node without one has no limits either.
-    """
-    by_driver: dict[str, set[AttachedVolume]] = {}
+    by_driver: dict[str, set[AttachedVolume]]
+    of_csi: set[str]
+
+
+def _wanted(pod: Pod, view: ClusterView) -> _Wanted | Status:
+    """Return the pod's volumes, or why they cannot be told."""
+    # In-tree volumes count as migrated: upstream asks for a CSINode first, but a node without one has no limits either.
+    wanted = _Wanted({}, set())
     for claim_volume in pod.spec.claim_volumes:
         name = claim_volume.claim_name(pod.name)
         key = f"{pod.namespace}/{name}"
@@ -184,20 +188,37 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
         if claim_volume.is_ephemeral and claim.owner_uid != pod.uid:
             return failed(not_owned(claim, pod))
         if (volume := view.volumes.attached_as(key)) is not None:
-            by_driver.setdefault(volume.driver, set()).add(volume)
+            wanted.by_driver.setdefault(volume.driver, set()).add(volume)
+            if not _is_in_tree(claim, view.volumes):
+                wanted.of_csi.add(volume.driver)
     for disk in pod.spec.disks:
         if (named := csi_volume(disk)) is not None:
-            by_driver.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
-    return by_driver
+            wanted.by_driver.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
+    return wanted
+
+
+def _is_in_tree(claim: PersistentVolumeClaim, volumes: Volumes) -> bool:
+    """Return whether the claim's volume, or its class if it has none yet, is of an in-tree plugin."""
+    if claim.volume_name and (volume := volumes.volume(claim.volume_name)) is not None:
+        return bool(volume.source.plugin)
+    storage_class = volumes.storage_class(claim.class_name)
+    return storage_class is not None and storage_class.provisioner in MIGRATIONS
+
+
+def _driver_rules(wanted: _Wanted, view: ClusterView) -> Iterator[tuple[Mask, Status]]:
+    """Yield the rows that have each driver which the pod's volumes require, and why the others refuse the pod."""
+    # Source: csi.go, checkCSIDriverOnNode (kubernetes 1.37).
+    for driver in sorted(filter(view.volumes.is_required, wanted.by_driver)):
+        fits = view.has_driver(driver)
+        if driver not in wanted.of_csi:
+            fits = fits | ~view.csi_node_rows()
+        yield fits, unschedulable(f"{driver} CSI driver is not installed on the node")
 
 
 def _missing(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
-    """
-    Return how many volumes of the driver are too many for each row; 0 or less where they fit.
-
-    A volume that a pod of the node uses is attached already. Quirk of kubernetes 1.36: one that is attached, but used
-    by no pod there, counts twice.
-    """
+    """Return how many volumes of the driver are too many for each row; 0 or less where they fit."""
+    # A volume that a pod of the node uses is attached already. Quirk of kubernetes 1.36: one that is attached, but used
+    # by no pod there, counts twice.
     needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
         for node_name in view.volumes.attached.by_pods.of(volume.name):
@@ -228,49 +249,10 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
     return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 
-def _driver_rules(pod: Pod, view: ClusterView) -> list[tuple[Mask, Status]]:
-    """
-    Return the rows that have each driver which the pod's volumes require, and why the others refuse the pod.
-
-    Source: csi.go, checkCSIDriverOnNode (kubernetes 1.37).
-    """
-    volumes = view.volumes
-    #: The drivers, and whether all their volumes are of an in-tree plugin.
-    is_in_tree: dict[str, bool] = {}
-    for claim_volume in pod.spec.claim_volumes:
-        key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-        if (attached := volumes.attached_as(key)) is not None and volumes.is_required(attached.driver):
-            is_in_tree[attached.driver] = is_in_tree.get(attached.driver, True) and _is_in_tree(key, volumes)
-    for disk in pod.spec.disks:
-        if (named := csi_volume(disk)) is not None and volumes.is_required(named[0]):
-            is_in_tree.setdefault(named[0], True)
-    rules = []
-    for driver, all_in_tree in sorted(is_in_tree.items()):
-        fits = view.has_driver(driver)
-        if all_in_tree:
-            fits = fits | ~view.csi_node_rows()
-        rules.append((fits, unschedulable(f"{driver} CSI driver is not installed on the node")))
-    return rules
-
-
-def _is_in_tree(claim_key: str, volumes: Volumes) -> bool:
-    """Return whether the claim's volume, or its class if it has none yet, is of an in-tree plugin."""
-    claim = volumes.claim(claim_key)
-    if claim is None:
-        return False
-    if claim.volume_name and (volume := volumes.volume(claim.volume_name)) is not None:
-        return bool(volume.source.plugin)
-    storage_class = volumes.storage_class(claim.class_name)
-    return storage_class is not None and storage_class.provisioner in MIGRATIONS
-
-
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
-    """
-    Return QUEUE if a limit grew (a missing limit counts as 0) or a driver was installed.
-
-    Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36). Difference: upstream overlooks a driver that has
-    no limit.
-    """
+    """Return QUEUE if a limit grew (a missing limit counts as 0) or a driver was installed."""
+    # Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36). Difference: upstream overlooks a driver that
+    # has no limit.
     if old is not None and new is not None and new.drivers - old.drivers:
         return Hint.QUEUE
     before = _NO_LIMITS if old is None else old.limits

@@ -22,7 +22,6 @@ from scheduler.engine.framework.events import (
     Hint,
     Resource,
     after_own_update,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair
@@ -66,9 +65,9 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         """Return new nodes, changed taints, and tolerations added to the pod."""
         return (
             ClusterEventWithHint(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change
             ),
-            ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION, after_own_update, never),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION, after_own_update),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:

@@ -23,7 +23,6 @@ from scheduler.engine.framework.events import (
     Resource,
     after_named_claim,
     changed_claim,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import (
@@ -65,11 +64,11 @@ class VolumeRestrictions(FilterPlugin):
         """Return pods that free a disk or a claim, new nodes, and new claims."""
         return (
             ClusterEventWithHint(
-                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, needs=_helped_by_deletion
             ),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
             ClusterEventWithHint(
-                Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, after_named_claim, never, needs=changed_claim
+                Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, after_named_claim, needs=changed_claim
             ),
         )
 
@@ -135,11 +134,8 @@ class _SharingTrial(CountingExtensions):
         self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in view.state.placed_on(row))
 
     def count(self, pod: Pod, delta: int) -> None:
-        """
-        Count the pod's disks and claims in or out.
-
-        Quirk of kubernetes 1.36 (conflictingPVCRefCountForPod): claims are compared by name, whatever the namespace.
-        """
+        """Count the pod's disks and claims in or out."""
+        # Quirk of kubernetes 1.36 (conflictingPVCRefCountForPod): claims are compared by name, whatever the namespace.
         self._n_conflicts += delta * _n_conflicts(self._pod, pod)
         self._n_taken += delta * sum(name in self._once_per_pod for name in pod.spec.claims)
 

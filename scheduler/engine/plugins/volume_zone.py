@@ -18,7 +18,6 @@ from scheduler.engine.framework.events import (
     Resource,
     after_named_claim,
     changed_claim,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
@@ -58,12 +57,10 @@ class VolumeZone(FilterPlugin):
         """Return volumes and claims that come or change, classes that wait for pods, and nodes."""
         claim, volume = Resource.PERSISTENT_VOLUME_CLAIM, Resource.PERSISTENT_VOLUME
         return (
-            ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add, never),
+            ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            ClusterEventWithHint(
-                claim, Action.ADD | Action.UPDATE, after_named_claim, never, needs=changed_claim
-            ),
-            ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
+            ClusterEventWithHint(claim, Action.ADD | Action.UPDATE, after_named_claim, needs=changed_claim),
+            ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:

@@ -56,11 +56,7 @@ class Candidate:
 
 
 def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:
-    """
-    Return the pods that the pod would evict from the row, or why evicting does not help.
-
-    Cost: 10 µs, and 3 µs for each pod of lower priority.
-    """
+    """Return the pods that the pod would evict from the row, or why evicting does not help."""
     lower = lower_units(view.state.placed_on(row), unfit.context.pod.priority, view)
     if not lower:
         return NO_VICTIMS
@@ -143,11 +139,8 @@ def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Un
 
 
 def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
-    """
-    Return the units whose removal in this order would break a budget; and the others.
-
-    Every pod takes from its budgets, even if an earlier pod of the unit has broken them.
-    """
+    """Return the units whose removal in this order would break a budget; and the others."""
+    # Every pod takes from its budgets, even if an earlier pod of the unit has broken them.
     allowed: dict[str, int] = {}
     violating: list[Unit] = []
     others: list[Unit] = []

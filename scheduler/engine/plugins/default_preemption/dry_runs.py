@@ -42,13 +42,9 @@ class DryRuns(NamedTuple):
 
 
 def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, view: ClusterView) -> DryRuns:
-    """
-    Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority.
-
-    A row is undecided if other filters matter too, if a budget counts some pods as gone already, if a PodGroup says
-    how its members are evicted, or if names decide which of two equally important pods stays. O(pods): 1 ms for
-    500 rows with 4 pods each, 4 ms with 30.
-    """
+    """Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority."""
+    # A row is undecided if other filters matter too, if a budget counts some pods as gone already, if a PodGroup says
+    # how its members are evicted, or if names decide which of two equally important pods stays. O(pods).
     index_of_row = np.full(view.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
     lower = view.state.pods.below(pod.priority, index_of_row >= 0)
@@ -107,14 +103,9 @@ def _depends_on_names(lower: PodsByRow, taken: Amounts, kinds: Rows) -> Mask:
 
 
 def _is_victim(at: Rows, left: Amounts, taken: Amounts) -> Mask:
-    """
-    Return the pods that do not come back; `left` is used up.
-
-    Args:
-        at: the index of each pod's row; pods of one row are in the order in which they come back.
-        left: what is left on each row without the pods.
-        taken: what each pod takes of it.
-    """
+    """Return the pods that do not come back."""
+    # `at`: the index of each pod's row; pods of one row are in the order in which they come back. `left`, which is used
+    # up: what is left on each row without the pods. `taken`: what each pod takes of it.
     rank = _rank(at)
     ends = np.cumsum(np.bincount(rank))
     is_victim = np.zeros(len(at), dtype=np.bool_)

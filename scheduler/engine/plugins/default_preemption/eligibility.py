@@ -20,12 +20,9 @@ VICTIMS_ARE_ENDING: Final = "not eligible due to a terminating pod on the nomina
 
 
 def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
-    """
-    Return why the pod may not preempt others, None if it may.
-
-    A pod whose victims still end on its nominated node waits for them, unless the node can no longer help it. It
-    also waits for devices there that claims of pods that are gone will release (not upstream).
-    """
+    """Return why the pod may not preempt others, None if it may."""
+    # A pod whose victims still end on its nominated node waits for them, unless the node can no longer help it. It also
+    # waits for devices there that claims of pods that are gone will release (not upstream).
     pod, fit_error = unfit.context.pod, unfit.fit_error
     if not pod.may_preempt:
         return NEVER

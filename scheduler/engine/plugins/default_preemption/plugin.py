@@ -44,11 +44,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
         self._is_preempting = context.is_preempting
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """
-        Return nothing: the machine lets a pod hear of events again once no pod is being evicted for it.
-
-        Upstream registers deleted pods with a hint that never helps, and after each deletion checks every held pod.
-        """
+        """Return nothing: the machine lets a pod hear of events again once no pod is being evicted for it."""
+        # Upstream registers deleted pods with a hint that never helps, and after each deletion checks every held pod.
         return ()
 
     def admits(self, pod: Pod) -> bool:

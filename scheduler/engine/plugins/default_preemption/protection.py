@@ -28,14 +28,11 @@ _AT_ONCE: Final = 1000
 
 class Protections(NamedTuple):
     """
-    The budgets of every pod.
+    The protection of each label set, by number; the others are by protection, but for `n_allowed`, by budget.
 
-    Attributes:
-        by_label_set: the protection of each label set, by number.
-        is_undecided: by protection, whether only a trial tells: one of the budgets counts some pods as gone already.
-        budgets: by protection, its budgets: an array as wide as the most of one, padded with the number of no budget.
-        n_allowed: how many disruptions each budget allows.
-        kinds: by protection. If pods of one kind leave a node, their order does not matter to the budgets.
+    `is_undecided`: whether only a trial tells: one of the budgets counts some pods as gone already. `budgets`: an array
+    as wide as the most of one, padded with the number of no budget. `kinds`: if pods of one kind leave a node, their
+    order does not matter to the budgets.
     """
 
     by_label_set: Rows
@@ -46,7 +43,7 @@ class Protections(NamedTuple):
 
 
 def protections(view: ClusterView) -> Pieces[Protections]:
-    """Return the protections of all pods; yield after each piece, 1 ms. O(budgets + label sets that they select)."""
+    """Return the protections of all pods; yield after each piece. O(budgets + label sets that they select)."""
     by_label_set = np.zeros(view.state.label_sets.n_numbers, dtype=np.intp)
     known: list[tuple[int, ...]] = [()]
     number_of: dict[tuple[int, ...], int] = {(): _UNPROTECTED}
@@ -76,12 +73,9 @@ def protections(view: ClusterView) -> Pieces[Protections]:
 
 
 def _kinds(known: list[tuple[int, ...]], budgets: list[DisruptionBudget], view: ClusterView) -> Rows:
-    """
-    Return `Protections.kinds`.
-
-    Every pod breaks a budget that allows nothing, and no pod one that allows more than any node has: the order only
-    matters to other budgets.
-    """
+    """Return `Protections.kinds`."""
+    # Every pod breaks a budget that allows nothing, and no pod one that allows more than any node has: the order only
+    # matters to other budgets.
     most = int(view.nodes.pod_count.max(initial=0))
     number_of: dict[tuple[bool, tuple[int, ...]], int] = {}
     kinds = []

@@ -54,12 +54,9 @@ class Found(NamedTuple):
 @dataclass(slots=True)
 class Search:
     """
-    The search for one pod.
+    The search for one pod: the candidates, those without violations first; and the reasons of the other nodes.
 
-    Attributes:
-        room: the rows where only room keeps the pod out: many are asked at once. None if all are asked one by one.
-        candidates: the candidates found, those without violations first.
-        reasons, n_asked, errors: of the other nodes.
+    `room`: the rows where only room keeps the pod out: many are asked at once. None if all are asked one by one.
     """
 
     unfit: UnfitPod
@@ -116,7 +113,7 @@ def find_candidates(
     unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionArgs, rng: Rng
 ) -> Pieces[Search]:
     """
-    Return the candidates among the nodes whose refusal the removal of pods may lift; yield after pieces of up to 3 ms.
+    Return the candidates among the nodes whose refusal the removal of pods may lift; yield after pieces of a few ms.
 
     The search begins at a random node. It ends once there are as many candidates as the arguments ask for, one of them
     without violations.

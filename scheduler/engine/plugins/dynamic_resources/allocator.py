@@ -20,7 +20,7 @@ from scheduler.engine.plugins.dynamic_resources.answers import (
     Answer,
     NotAllocated,
 )
-from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, checked
+from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, with_queries
 from scheduler.engine.plugins.dynamic_resources.claims import queries_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice
@@ -90,7 +90,7 @@ class Allocator:
         devices = NodeDevices(node, pools, self._allocated, self._results)
         of_search: list[CheckedClaim] = []
         for number, claim in enumerate(claims):
-            each = checked(claim, number, self._classes, devices)
+            each = with_queries(claim, number, self._classes, devices)
             if isinstance(each, NotAllocated):
                 return each
             of_search.append(each)

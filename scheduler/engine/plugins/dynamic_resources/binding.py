@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.engine.cel.times import parse_timestamp
-from scheduler.engine.model.allocations import DeviceCondition, DeviceResult, DeviceStatus
+from scheduler.engine.model.allocations import DeviceCondition
 from scheduler.engine.model.device_requests import ResourceClaim
 
 BINDING_FAILED: Final = "device binding failed"
@@ -30,7 +30,11 @@ def readiness(claim: ResourceClaim) -> bool | str:
     for result in claim.allocation.devices.results:
         if not result.binding_conditions:
             continue
-        status = _status_of(claim, result)
+        # What the driver has published for the device, whatever its share ID.
+        device = (result.driver, result.pool, result.device)
+        status = next(
+            (each for each in claim.devices if (each.driver, each.pool, each.device) == device), None
+        )
         if status is None:
             return False
         conditions = status.conditions or ()
@@ -47,11 +51,8 @@ def readiness(claim: ResourceClaim) -> bool | str:
 
 
 def has_timed_out(claim: ResourceClaim, timeout_s: float, epoch_s: float) -> bool:
-    """
-    Return whether the devices of the claim have had their time. `epoch_s`: the time of day.
-
-    Quirk: an empty list of binding conditions counts here.
-    """
+    """Return whether the devices of the claim have had their time. `epoch_s`: the time of day."""
+    # Quirk: an empty list of binding conditions counts here.
     allocation = claim.allocation
     if allocation is None or allocation.allocation_timestamp is None:
         return False
@@ -59,12 +60,6 @@ def has_timed_out(claim: ResourceClaim, timeout_s: float, epoch_s: float) -> boo
         return False
     allocated = parse_timestamp(allocation.allocation_timestamp)
     return allocated is not None and allocated.ns / 1e9 + timeout_s < epoch_s
-
-
-def _status_of(claim: ResourceClaim, result: DeviceResult) -> DeviceStatus | None:
-    """Return the state that the driver has published for the device, whatever its share ID."""
-    wanted = (result.driver, result.pool, result.device)
-    return next((each for each in claim.devices if (each.driver, each.pool, each.device) == wanted), None)
 
 
 def _condition(conditions: Sequence[DeviceCondition], name: str) -> DeviceCondition | None:

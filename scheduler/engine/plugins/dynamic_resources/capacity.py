@@ -21,11 +21,8 @@ _NO_USE: Final[Mapping[str, int]] = {}
 
 
 def wanted_of(query: DeviceQuery, device: Device) -> Wanted | None:
-    """
-    Return how much of each capacity of the device a query takes, by name.
-
-    None if it names a capacity that the device lacks, or an amount that the policy does not allow.
-    """
+    """Return how much of each capacity of the device a query takes, by name."""
+    # None if it names a capacity that the device lacks, or an amount that the policy does not allow.
     if not device.capacity:
         return None if query.capacity else _NOTHING
     if any(name not in device.capacity for name in query.capacity):

@@ -51,11 +51,8 @@ class DeviceClaims:
 
 
 def resolved(pod: Pod, claim_of: ClaimOf) -> tuple[ResourceClaim, ...] | str:
-    """
-    Return the claims that the pod names, or why they are not known. `claim_of`: takes `namespace/name`.
-
-    Difference: upstream takes a claim that is named twice for two, and fails to write the second one.
-    """
+    """Return the claims that the pod names, or why they are not known. `claim_of`: takes `namespace/name`."""
+    # Difference: upstream takes a claim that is named twice for two, and fails to write the second one.
     claims: dict[str, ResourceClaim] = {}
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry)
@@ -78,11 +75,8 @@ def resolved(pod: Pod, claim_of: ClaimOf) -> tuple[ResourceClaim, ...] | str:
 
 
 def held_in_deletion(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
-    """
-    Yield the pod's claims that are being deleted and that are reserved for the pod, which is not bound.
-
-    A scheduler that died before it bound the pod left them. The pod cannot run with them, and they cannot be deleted.
-    """
+    """Yield the pod's claims that are being deleted and that are reserved for the pod, which is not bound."""
+    # A scheduler that died before it bound the pod left them. The pod cannot run with them, and they cannot be deleted.
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry)
         claim = claim_of(f"{pod.namespace}/{name}") if name else None
@@ -100,11 +94,8 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 def checked(
     pod: Pod, of_user: tuple[ResourceClaim, ...], special: ResourceClaim | None, view: ClusterView
 ) -> DeviceClaims | Status:
-    """
-    Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes.
-
-    Members of a group share a claim whose allocation is being written for one of them.
-    """
+    """Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes."""
+    # Members of a group share a claim whose allocation is being written for one of them.
     devices = view.devices
     claims = DeviceClaims(of_user, special)
     for claim in claims.all:
@@ -139,13 +130,11 @@ def queries_of(claims: Iterable[ResourceClaim]) -> Iterator[DeviceQuery]:
 def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
     """Return why devices cannot be searched for the claim: a request names no class, or one that does not exist."""
     for request in claim.requests:
-        if request.exactly is None and not request.first_available:
-            return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
-        named: list[tuple[str, DeviceQuery]] = [
-            (f"{request.name}/{query.name}", query) for query in request.first_available
-        ]
+        named = [(f"{request.name}/{query.name}", query) for query in request.first_available]
         if request.exactly is not None:
             named = [(request.name, request.exactly)]
+        if not named:
+            return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
         for name, query in named:
             if not query.class_name:
                 return failed(f"request {name}: unsupported request type")

@@ -7,102 +7,62 @@ Source: structured/internal/incubating/allocator_incubating.go, matchAttributeCo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import AttributeType, DeviceAttribute
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 
 
-class AttributeConstraint(ABC):
+class AttributeConstraint:
     """
-    A constraint and the devices that were taken under it. Each `add` is undone by `remove`, the last one first.
+    A constraint and the values of the devices that were taken under it. `stored`: as the claim has it.
 
-    Attributes:
-        stored: as the claim has it.
+    With matchAttribute all devices have the value of the first one. With distinctAttribute all have other values; as
+    upstream, one is remembered for each request: the last device's, and none once a device is taken back.
     """
 
     def __init__(self, stored: DeviceConstraint, attribute: str) -> None:
         self.stored, self._attribute = stored, attribute
+        self._matched: list[DeviceAttribute] = []
+        self._distinct: dict[str, DeviceAttribute] = {}
 
     def accepts(self, device: PoolDevice) -> bool:
         """Return whether the device has the attribute and agrees with the devices added before."""
         value = attribute_of(device, self._attribute)
-        return value is not None and self._fits(value)
+        if value is None:
+            return False
+        if self.stored.match_attribute is not None:
+            first = self._matched[0] if self._matched else None
+            return first is None or (value == first and value.type is not AttributeType.NONE)
+        if value.type is AttributeType.NONE:
+            return not self._distinct
+        return value not in self._distinct.values()
 
     def add(self, request: str, device: PoolDevice) -> None:
         """Add a device that is accepted."""
         value = attribute_of(device, self._attribute)
-        if value is not None:
-            self._add(request, value)
+        if value is not None and self.stored.match_attribute is not None:
+            self._matched.append(value)
+        elif value is not None:
+            self._distinct[request] = value
 
-    @abstractmethod
     def remove(self, request: str) -> None:
         """Take back the device that was added last."""
-
-    @abstractmethod
-    def _fits(self, value: DeviceAttribute) -> bool: ...
-
-    @abstractmethod
-    def _add(self, request: str, value: DeviceAttribute) -> None: ...
-
-
-class MatchAttribute(AttributeConstraint):
-    """All devices have the attribute with the value of the first one."""
-
-    def __init__(self, stored: DeviceConstraint, attribute: str) -> None:
-        super().__init__(stored, attribute)
-        self._values: list[DeviceAttribute] = []
-
-    def remove(self, request: str) -> None:
-        """Take back a device; once none is left, the next one sets the value."""
-        del request
-        self._values.pop()
-
-    def _fits(self, value: DeviceAttribute) -> bool:
-        return not self._values or (value == self._values[0] and value.type is not AttributeType.NONE)
-
-    def _add(self, request: str, value: DeviceAttribute) -> None:
-        del request
-        self._values.append(value)
-
-
-class DistinctAttribute(AttributeConstraint):
-    """
-    All devices have different values of an attribute.
-
-    As upstream, one value is remembered for each request: the last device's; none once a device is taken back.
-    """
-
-    def __init__(self, stored: DeviceConstraint, attribute: str) -> None:
-        super().__init__(stored, attribute)
-        self._value_by_request: dict[str, DeviceAttribute] = {}
-
-    def remove(self, request: str) -> None:
-        """Forget the value of the request."""
-        self._value_by_request.pop(request, None)
-
-    def _fits(self, value: DeviceAttribute) -> bool:
-        if value.type is AttributeType.NONE:
-            return not self._value_by_request
-        return value not in self._value_by_request.values()
-
-    def _add(self, request: str, value: DeviceAttribute) -> None:
-        self._value_by_request[request] = value
+        if self.stored.match_attribute is not None:
+            self._matched.pop()
+        else:
+            self._distinct.pop(request, None)
 
 
 def constraints_of(claim: ResourceClaim) -> tuple[AttributeConstraint, ...] | NotAllocated:
     """Return the constraints of a claim without devices, or the failure if one is of an unknown kind."""
     constraints: list[AttributeConstraint] = []
     for index, each in enumerate(claim.constraints):
-        if each.match_attribute is not None:
-            constraints.append(MatchAttribute(each, each.match_attribute))
-        elif each.distinct_attribute is not None:
-            constraints.append(DistinctAttribute(each, each.distinct_attribute))
-        else:
+        attribute = each.distinct_attribute if each.match_attribute is None else each.match_attribute
+        if attribute is None:
             problem = "empty constraint (unsupported constraint type?)"
             return NotAllocated(f"claim {claim.key}, constraint #{index}: {problem}")
+        constraints.append(AttributeConstraint(each, attribute))
     return tuple(constraints)
 
 

@@ -27,15 +27,8 @@ class Counters:
         """Return whether no counter of the pool is below zero with the device, consumed by it or not."""
         return not missing_counters(device, self._left(pool))
 
-    def take(self, pool: Pool, device: Device) -> None:
-        """Consume the counters of a device."""
-        self._change(pool, device, -1)
-
-    def give_back(self, pool: Pool, device: Device) -> None:
-        """Return the counters of a device that was taken."""
-        self._change(pool, device, +1)
-
-    def _change(self, pool: Pool, device: Device, sign: int) -> None:
+    def change(self, pool: Pool, device: Device, sign: int) -> None:
+        """Consume the counters of a device (-1), or return them (1)."""
         left = self._left(pool)
         for counter, amount in consumption_of(device).items():
             left[counter] += sign * amount

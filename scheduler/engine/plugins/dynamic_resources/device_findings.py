@@ -12,22 +12,18 @@ from scheduler.engine.cel import CompileError, EvaluationError
 from scheduler.engine.framework.explaining import ExplainContext
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind
+from scheduler.engine.model.devices import DeviceId, DeviceKind
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.capacity import missing_capacity
-from scheduler.engine.plugins.dynamic_resources.checks import checked
+from scheduler.engine.plugins.dynamic_resources.checks import with_queries
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
 from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, missing_counters
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import (
-    NodePools,
-    Pool,
-    PoolDevice,
-)
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, Pool, PoolDevice
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices, NodeQuery, Verdict
 from scheduler.engine.state.devices import Devices
@@ -57,15 +53,10 @@ class DeviceHolding(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """
-    Why a device is not taken.
+    Why a device is not taken, in words that follow a number of devices, and the value that was found.
 
-    Attributes:
-        why: in words that follow a number of devices.
-        value: the value that was found, empty if there is none to name.
-        short: how much is missing of what.
-        uses: the devices whose claims may have it: this one, or others of its pool that consume the same counters.
-        taint: the taint that is not tolerated.
-        is_error: whether a selector has no answer for the device, which ends the search on the node.
+    `short`: how much is missing of what. `uses`: the devices whose claims may have it: this one, or others of its pool
+    that consume the same counters. `is_error`: whether a selector has no answer, which ends the search on the node.
     """
 
     why: str
@@ -88,9 +79,7 @@ class QueryFinding:
     """
     What one query finds on a node: a request, or one of its alternatives.
 
-    Attributes:
-        free: the devices that it could take if nothing else were requested.
-        refused: all others, each with the reason.
+    `free`: what it could take if nothing else were requested. `refused`: all others, each with the reason.
     """
 
     query: NodeQuery
@@ -110,13 +99,9 @@ class QueryFinding:
 @dataclass(frozen=True, slots=True)
 class NodeFindings:
     """
-    What the claims find on one node.
+    What the claims find on one node: of each claim the queries of each request. `error`: why there are no findings.
 
-    Attributes:
-        requests: of each claim the queries of each request.
-        uses: devices that have counters of the node's pools, or capacity of devices that are free for a request.
-        pool_problems: pools that cannot be used, and why.
-        error: why there are no findings; empty if there are.
+    `uses`: devices that have counters of the node's pools, or capacity of devices that are free for a request.
     """
 
     requests: Sequence[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = ()
@@ -143,9 +128,7 @@ class DeviceInspection:
     """
     Looks at the devices of nodes, one after another, once for all nodes with the same slices.
 
-    Attributes:
-        n_budgets: how much may still be evaluated.
-        n_devices: how many devices may still be looked at.
+    `n_budgets`: how much may still be evaluated. `n_devices`: how many devices may still be looked at.
     """
 
     index: PoolIndex
@@ -180,7 +163,7 @@ class DeviceInspection:
         of_node = NodeDevices(node, pools, allocated, self.results)
         requests: list[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = []
         for number, claim in enumerate(claims):
-            of_claim = checked(claim, number, self.devices.classes, of_node)
+            of_claim = with_queries(claim, number, self.devices.classes, of_node)
             if isinstance(of_claim, NotAllocated):
                 return NodeFindings(pool_problems=problems, error=of_claim.text)
             found = [[self._find(query, of_node) for query in queries] for queries in of_claim.requests]
@@ -267,12 +250,10 @@ class DeviceInspection:
 
 def value_text(device: PoolDevice, attribute: str) -> str | None:
     """Return the value of an attribute of the device, by its qualified name; None if the device lacks it."""
-    value = attribute_of(device, attribute)
-    return None if value is None else _text(value)
-
-
-def _text(value: DeviceAttribute) -> str:
-    return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
+    found = attribute_of(device, attribute)
+    if found is None:
+        return None
+    return str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
 
 
 def _values_read(expression: str, device: PoolDevice) -> Iterator[str]:

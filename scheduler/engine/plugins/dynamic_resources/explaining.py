@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -33,20 +33,8 @@ _MAX_GROUPS: Final = 8
 _SHOWN: Final = 4
 
 
-class _Wording(NamedTuple):
-    """The details that a text names. With fewer details, more nodes have an equal text."""
-
-    pods: bool
-    values: bool
-    counts: bool
-
-
-_WORDINGS: Final = (
-    _Wording(pods=True, values=True, counts=True),
-    _Wording(pods=False, values=True, counts=True),
-    _Wording(pods=False, values=False, counts=True),
-    _Wording(pods=False, values=False, counts=False),
-)
+#: The most detail that a text has. With less, more nodes have an equal text.
+_PODS, _VALUES, _COUNTS, _REASONS = 3, 2, 1, 0
 
 
 def explain_devices(nodes: RefusedNodes) -> PluginExplanation:
@@ -107,38 +95,37 @@ class _Texts:
         self._devices = nodes.context.view.devices
 
     def where(self, rows: Rows) -> Sequence[str]:
-        """Return a text for each row, in the finest wording in which there are few different ones. 40 µs per row."""
-        *finer, coarsest = _WORDINGS
-        for wording in finer:
-            texts = self._few_texts(rows, wording)
+        """Return a text for each row, in the most detail in which there are few different ones."""
+        for detail in (_PODS, _VALUES, _COUNTS):
+            texts = self._few_texts(rows, detail)
             if texts is not None:
                 return texts
-        return [self._where(row, coarsest) for row in rows.tolist()]
+        return [self._where(row, _REASONS) for row in rows.tolist()]
 
-    def _few_texts(self, rows: Rows, wording: _Wording) -> Sequence[str] | None:
+    def _few_texts(self, rows: Rows, detail: int) -> Sequence[str] | None:
         texts: list[str] = []
         different: set[str] = set()
         for row in rows.tolist():
-            texts.append(self._where(row, wording))
+            texts.append(self._where(row, detail))
             different.add(texts[-1])
             if len(different) > _MAX_GROUPS:
                 return None
         return texts
 
-    def _where(self, row: int, wording: _Wording) -> str:
+    def _where(self, row: int, detail: int) -> str:
         missing = self._nodes.filter.missing(row)
         if missing:
             return "; ".join(f"claim {claim.name}: {self._unavailable(claim)}" for claim in missing)
         found = self._nodes.findings(row)
         if found.error:
             return found.error
-        parts = [*self._shortages(found, wording), *_pool_texts(found, wording)]
+        parts = [*self._shortages(found, detail), *_pool_texts(found, detail)]
         if not parts and self._nodes.filter.is_undecided(row):
             return "not decided: with fewer requests or constraints the search would end"
         if not parts:
             several = sum(len(requests) for _, requests in found.requests) > 1
             alone = "devices for each request alone, not for all together" if several else ""
-            holders = self._holders(dict.fromkeys(found.used)) if wording.pods else ""
+            holders = self._holders(dict.fromkeys(found.used)) if detail == _PODS else ""
             parts = [f"{alone or 'too few together'}, others in use by {holders}" if holders else alone]
         return "; ".join(parts)
 
@@ -155,7 +142,7 @@ class _Texts:
         gone = "" if self._nodes.context.view.matching(selector.rule).any() else NONE_IS_LEFT
         return f"its devices are on {node_rule_text(selector.rule)}{gone}"
 
-    def _shortages(self, found: NodeFindings, wording: _Wording) -> Iterator[str]:
+    def _shortages(self, found: NodeFindings, detail: int) -> Iterator[str]:
         """Yield what each request lacks; if none lacks anything alone, the constraint that is in the way."""
         for claim, requests in found.requests:
             of_claim = f"claim {claim.name}, " if len(found.requests) > 1 else ""
@@ -167,15 +154,15 @@ class _Texts:
             ]
             if short:
                 for query in short:
-                    yield of_claim + self._shortage(query, wording)
+                    yield of_claim + self._shortage(query, detail)
                 continue
             for constraint in claim.constraints:
-                text = _constraint_text(constraint, requests, wording)
+                text = _constraint_text(constraint, requests, detail)
                 if text:
-                    free = "; ".join(self._shortage(q, wording) for request in requests for q in request[:1])
+                    free = "; ".join(self._shortage(q, detail) for request in requests for q in request[:1])
                     yield f"{of_claim}{free}; {text}"
 
-    def _shortage(self, finding: QueryFinding, wording: _Wording) -> str:
+    def _shortage(self, finding: QueryFinding, detail: int) -> str:
         query = finding.query
         wanted = "all" if query.devices is not None else str(query.n_devices)
         n_seen = len(finding.free) + len(finding.refused)
@@ -184,30 +171,27 @@ class _Texts:
             return f"{start}, the node has no device"
         by_obstacle: dict[Obstacle, list[Obstacle]] = {}
         for _, obstacle in finding.refused:
-            key = obstacle if wording.values else Obstacle(obstacle.why)
+            key = obstacle if detail >= _VALUES else Obstacle(obstacle.why)
             by_obstacle.setdefault(key, []).append(obstacle)
-        if not wording.counts:
+        if detail < _COUNTS:
             reasons = ", ".join(obstacle.why for obstacle in by_obstacle)
             return f"{start}, too few free: {reasons}"
         reasons = ", ".join(
-            f"{len(alike)} {obstacle.why}{self._detail(obstacle, alike, wording)}"
+            f"{len(alike)} {obstacle.why}{self._detail(obstacle, alike, detail)}"
             for obstacle, alike in by_obstacle.items()
         )
         free = f"{start}, {len(finding.free)} of {counted(n_seen, 'device')} free"
         return f"{free}: {reasons}" if reasons else free
 
-    def _detail(self, obstacle: Obstacle, alike: Sequence[Obstacle], wording: _Wording) -> str:
-        used = dict.fromkeys(device for each in alike for device in each.used) if wording.pods else ()
+    def _detail(self, obstacle: Obstacle, alike: Sequence[Obstacle], detail: int) -> str:
+        used = dict.fromkeys(device for each in alike for device in each.used) if detail == _PODS else ()
         holders = self._holders(used)
         value = f" ({obstacle.value})" if obstacle.value else ""
         return f"{value} by {holders}" if holders else value
 
     def _holders(self, devices: Iterable[DeviceId]) -> str:
-        """
-        Return the pods that have the devices.
-
-        Pods of other namespaces have no name here: a reader of the pod may not be allowed to see them.
-        """
+        """Return the pods that have the devices."""
+        # Pods of other namespaces have no name here: a reader of the pod may not be allowed to see them.
         namespace = self._nodes.context.pod.namespace
         names: dict[str, None] = {}
         is_elsewhere = False
@@ -234,13 +218,13 @@ def _name(finding: QueryFinding) -> str:
     return f"request {finding.query.full_name}"
 
 
-def _pool_texts(found: NodeFindings, wording: _Wording) -> Iterator[str]:
+def _pool_texts(found: NodeFindings, detail: int) -> Iterator[str]:
     for name, problem in found.pool_problems:
-        yield f"pool {name} {problem}" if wording.values else f"a pool {problem.partition(':')[0]}"
+        yield f"pool {name} {problem}" if detail >= _VALUES else f"a pool {problem.partition(':')[0]}"
 
 
 def _constraint_text(
-    constraint: DeviceConstraint, requests: Sequence[Sequence[QueryFinding]], wording: _Wording
+    constraint: DeviceConstraint, requests: Sequence[Sequence[QueryFinding]], detail: int
 ) -> str:
     """Return how the free devices break the constraint, for all requests that have enough of them alone."""
     attribute = constraint.match_attribute or constraint.distinct_attribute
@@ -266,7 +250,7 @@ def _constraint_text(
             return ""
         text = f"too few free with different {attribute}"
     total = sum(counts, Counter[str | None]())
-    return f"{text} ({_value_counts(total)})" if wording.values else text
+    return f"{text} ({_value_counts(total)})" if detail >= _VALUES else text
 
 
 def _value_counts(counts: Mapping[str | None, int]) -> str:

@@ -85,11 +85,8 @@ def _new_claim(pod: Pod) -> ResourceClaim:
 
 
 def _created_name(pod: Pod) -> str:
-    """
-    Return the name of the pod's claim: the same for each attempt, so that a claim is not created twice.
-
-    Difference: upstream lets the API server generate what follows the prefix.
-    """
+    """Return the name of the pod's claim: the same for each attempt, so that a claim is not created twice."""
+    # Difference: upstream lets the API server generate what follows the prefix.
     digest = sha256(pod.uid.encode()).hexdigest()[:_DIGEST_LENGTH]
     prefix = pod.name[: MAX_SUBDOMAIN_BYTES - len(_SUFFIX) - _DIGEST_LENGTH].rstrip("-.")
     return f"{prefix}{_SUFFIX}{digest}"
@@ -135,12 +132,9 @@ class Variants:
 
 
 def supply_of(node: Node | None, resources: Sequence[str]) -> int:
-    """
-    Return a number that is equal for nodes that serve the same of these resources themselves.
-
-    A base-3 digit for each: the node has it, has none of it, or does not know it. Beyond 39 resources, more than any
-    node has, it is a hash.
-    """
+    """Return a number that is equal for nodes that serve the same of these resources themselves."""
+    # A base-3 digit for each: the node has it, has none of it, or does not know it. Beyond 39 resources, more than any
+    # node has, it is a hash.
     if node is None:
         return -1
     digits = [0 if node.allocatable.get(name) else 1 if name in node.allocatable else 2 for name in resources]
@@ -152,11 +146,8 @@ def supply_of(node: Node | None, resources: Sequence[str]) -> int:
 def _of_resource(
     pod: Pod, name: str, classes: ExtendedResources
 ) -> tuple[list[DeviceRequest], list[ContainerRequest]]:
-    """
-    Return the requests for one resource, and which of them serves which container.
-
-    Init containers that end before others start use the devices of those, and share what they need beyond them.
-    """
+    """Return the requests for one resource, and which of them serves which container."""
+    # Init containers that end before others start use the devices of those, and share what they need beyond them.
     provider = classes.class_of(name)
     if provider is None:
         return [], []

@@ -24,17 +24,12 @@ from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import Duration, Wire
-from scheduler.engine.plugins.dynamic_resources.allocator import (
-    CANNOT_ALLOCATE,
-    INVALID_POOLS,
-    Allocator,
-)
+from scheduler.engine.plugins.dynamic_resources.allocator import CANNOT_ALLOCATE, INVALID_POOLS, Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT, Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
 from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
 from scheduler.engine.plugins.dynamic_resources.node_answers import NodeAnswers, Question, form_of
-from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrial, DeviceTrials
 from scheduler.engine.state.arrays import Mask, RowIndex
@@ -47,11 +42,8 @@ class DynamicResourcesArgs(Wire, frozen=True):
     """
     How long a node's search for devices, and the binding conditions of a pod's devices, may take.
 
-    The search is bounded in steps for all nodes together, so that its timeout is checked and has no
-    effect; the log says so.
-
-    Attributes:
-        preempt_for_devices: whether pods are evicted for their devices; upstream never does.
+    The search is bounded in steps, so that its timeout is checked and has no effect; the log says so.
+    `preempt_for_devices`: whether pods are evicted for their devices; upstream never does.
     """
 
     filter_timeout_s: Duration = msgspec.field(name="filterTimeout", default=10.0)
@@ -79,12 +71,7 @@ _MENDED: Final[Mapping[int, Status]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocation:
-    """
-    What the pod's unallocated claims get on a node.
-
-    Attributes:
-        claims: the claims, in the order of `allocations`; the special one as this node's variant.
-    """
+    """What the pod's unallocated claims get on a node, in their order; the special one as this node's variant."""
 
     claims: tuple[ResourceClaim, ...] = ()
     allocations: tuple[Allocation, ...] = ()
@@ -106,14 +93,14 @@ class DeviceFilter(NodeFilter):
         claims: DeviceClaims,
         variants: Variants | None,
         view: ClusterView,
-        index: PoolIndex,
         allocator: Allocator,
         args: DynamicResourcesArgs,
         semantics: Semantics,
     ) -> None:
         self.pod, self.claims = pod, claims
         self._frees_beside_missing_devices = semantics.frees_claims_beside_missing_devices
-        self._variants, self._view, self.index, self._allocator = variants, view, index, allocator
+        self._variants, self._view, self._allocator = variants, view, allocator
+        self.index = allocator.pools
         self._binding_timeout_s = args.binding_timeout_s
         self._trials = (
             DeviceTrials(claims.all, allocator, view)
@@ -145,7 +132,7 @@ class DeviceFilter(NodeFilter):
         return self._accepted(self._view.alive)
 
     def prepare(self, rows: Mask) -> Pieces[None]:
-        """Look at the slices that changed, then ask these rows; a first search takes 60 µs a node of eight devices."""
+        """Look at the slices that changed, then ask these rows."""
         yield from self.index.refreshing()
         yield from self._look_at(rows, until_error=True)
 
@@ -218,11 +205,7 @@ class DeviceFilter(NodeFilter):
         return answer
 
     def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
-        """
-        Return the claims to allocate on the node, with its variant of the special one.
-
-        Or return why the node cannot serve an extended resource.
-        """
+        """Return the claims to allocate on the node, with its variant of the special one; or why it serves none."""
         unallocated = self.claims.unallocated
         variant = self.variant_at(node)
         if isinstance(variant, Status):
@@ -240,11 +223,7 @@ class DeviceFilter(NodeFilter):
         return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
 
     def reserve(self, row: int) -> ReservedClaims | None:
-        """
-        Return what is written before the pod is bound to the row; None if its claims need nothing.
-
-        Raises PluginFailed if the search does not find the devices again.
-        """
+        """Return what is written before the pod is bound to the row; raise PluginFailed without devices for it."""
         answer = self.answer(row)
         if isinstance(answer, Status):
             raise PluginFailed(NAME, "Reserve", f'running "{NAME}" Reserve plugin: {answer.message}')

@@ -58,11 +58,9 @@ class Question(NamedTuple):
 
 class NodeAnswers:
     """
-    The answers of all rows for claims of one form.
+    The answers of all rows for claims of one form, by row.
 
-    Attributes:
-        answers: int8 array of shape (n_rows,).
-        scores: what the alternatives of requests add to the score of a row with devices, in the same shape.
+    `scores`: what the alternatives of requests add to the score of a row with devices.
     """
 
     def __init__(self) -> None:
@@ -94,13 +92,8 @@ class NodeAnswers:
         return search if search is not None and search.has_found else None
 
     def ask(self, rows: Mask, question: Question, *, until_error: bool = False) -> Pieces[None]:
-        """
-        Bring the answers of `rows`, which are live, up to date, in pieces; those of other rows may be UNKNOWN.
-
-        `until_error`: an error at one of them fails the pod, so that the rows after it are POSTPONED.
-
-        Cost: 20 µs, and a search for each of these rows whose devices changed.
-        """
+        """Bring the answers of `rows`, which are live, up to date, in pieces; those of other rows may be UNKNOWN."""
+        # `until_error`: an error at one of them fails the pod, so that the rows after it are POSTPONED.
         self._question = question
         self._forget_changed(question)
         self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
@@ -205,7 +198,7 @@ class NodeAnswers:
             nodes = question.allocator.pools.nodes_of(pool)
             if nodes is None:
                 if pool not in self._touched:
-                    slices = question.allocator.pools.slices_of(pool)
+                    slices = question.view.devices.of_pool(pool)
                     self._touched[pool] = question.allocator.may_take(question.claims, slices)
                 if self._touched[pool]:
                     self._forget_all()
@@ -246,11 +239,8 @@ def _answer(
     by_pools: dict[NodePools, tuple[Answer, int]],
     long: dict[_Place, DeviceSearch],
 ) -> tuple[Answer, int]:
-    """
-    Return the answer and the score of a node. `by_pools`: the answers for pools that several nodes have.
-
-    `long`: the searches that are to go on.
-    """
+    """Return the answer and the score of a node. `by_pools`: the answers for pools that several nodes have."""
+    # `long`: the searches that are to go on.
     if isinstance(pools, NotAllocated):
         return Answer.ERROR, 0
     known = by_pools.get(pools)

@@ -19,7 +19,6 @@ from scheduler.engine.framework.events import (
     Hint,
     Need,
     Resource,
-    never,
     queue_if,
     resource_claim_need,
 )
@@ -45,11 +44,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection, RefusedNodes
-from scheduler.engine.plugins.dynamic_resources.explaining import (
-    explain_devices,
-    failure_text,
-    known_classes,
-)
+from scheduler.engine.plugins.dynamic_resources.explaining import explain_devices, failure_text, known_classes
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
@@ -121,7 +116,6 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
                 Resource.RESOURCE_CLAIM,
                 both | Action.DELETE,
                 self._hint_after_claim_change,
-                never,
                 needs=_needs_after_claim_change,
             ),
             ClusterEventWithHint(
@@ -138,11 +132,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         return self.gate(pod) is None
 
     def gate(self, pod: Pod) -> Status | None:
-        """
-        Return why the pod's claims keep it from being tried, None if they do not.
-
-        Difference: a pod is tried, so that PostFilter releases a claim which is being deleted and reserved for it.
-        """
+        """Return why the pod's claims keep it from being tried, None if they do not."""
+        # Difference: a pod is tried, so that PostFilter releases a claim which is being deleted and reserved for it.
         if not pod.spec.resource_claims or not self._serves_claims():
             return None
         claims = resolved(pod, self._claim_of)
@@ -174,9 +165,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             SelectorResults(view.state.derived.kept),
             seed=f"{pod.uid}/{devices.allocated.version}",
         )
-        device_filter = DeviceFilter(
-            pod, claims, variants, view, index, allocator, self._args, self._semantics
-        )
+        device_filter = DeviceFilter(pod, claims, variants, view, allocator, self._args, self._semantics)
         context.cycle_state[NAME] = device_filter
         return device_filter
 
@@ -230,12 +219,9 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     def _hint_after_claim_change(
         self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> Hint:
-        """
-        Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36).
-
-        Difference: upstream hears of no deletion, so that a pod waits for its next flush after its claim for extended
-        resources was deleted (PostFilter), or after a list without a claim that had devices.
-        """
+        # Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36). Difference: upstream hears of no
+        # deletion, so that a pod waits for its next flush after its claim for extended resources was deleted
+        # (PostFilter), or after a list without a claim that had devices.
         if new is None:
             return queue_if(old is None or old.allocation is not None or _is_made_for(old, pod))
         claims = resolved(pod, self._claim_of)

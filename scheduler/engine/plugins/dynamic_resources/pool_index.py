@@ -35,11 +35,9 @@ _NO_NODES: Final[frozenset[str]] = frozenset()
 @dataclass(frozen=True, slots=True)
 class _Reach:
     """
-    What nodes have of a pool.
+    What nodes have of a pool. `nodes`: with its devices; None if any node may have some.
 
-    Attributes:
-        nodes: the nodes with its devices; None if any node may have some.
-        elsewhere: the pool as other nodes see it by its counters alone; None if they see nothing of interest.
+    `elsewhere`: the pool as other nodes see it by its counters alone; None if they see nothing of interest.
     """
 
     nodes: frozenset[str] | None = _NO_NODES
@@ -101,7 +99,7 @@ class PoolIndex:
             finished(self.refreshing())
 
     def refreshing(self) -> Pieces[None]:
-        """Bring the index up to date, in pieces. O(1) without a change, else 3 µs for each pool that changed."""
+        """Bring the index up to date, in pieces. O(pools that changed)."""
         version = self._changes.version
         if self._version == version:
             return
@@ -129,10 +127,6 @@ class PoolIndex:
         """Return the names of the nodes with devices of the pool; None if any node may have some."""
         self.refresh()
         return self._reach_by_pool.get(pool, _NO_REACH).nodes
-
-    def slices_of(self, pool: PoolId) -> Collection[ResourceSlice]:
-        """Return all slices of the pool."""
-        return self._slices.of_pool(pool)
 
     def pools(self, node: Node) -> NodePools | NotAllocated:
         """Return the pools of a node. O(1) if they are known, else O(its slices and the shared ones)."""

@@ -73,12 +73,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePools:
-    """
-    The pools of a node, and their devices, in the order in which they are tried.
-
-    Attributes:
-        devices: the devices of the usable pools.
-    """
+    """The pools of a node, and the devices of the usable ones, in the order in which they are tried."""
 
     pools: tuple[Pool, ...]
     devices: tuple[PoolDevice, ...]
@@ -105,15 +100,9 @@ def node_pools(
     elsewhere: Mapping[PoolId, Pool],
     shared: dict[tuple[ResourceSlice, ...], Pool | None],
 ) -> NodePools:
-    """
-    Return the pools of a node.
-
-    Args:
-        relevant: the slices with devices for the node.
-        slices: all slices.
-        elsewhere: the pools that every node sees by their counters, where they are incomplete or invalid.
-        shared: the pools that several nodes see alike, by their slices with devices; new ones are added.
-    """
+    """Return the pools of a node. `relevant`: the slices with devices for it; `slices`: all."""
+    # `elsewhere`: the pools that every node sees by their counters, where they are incomplete or invalid. `shared`: the
+    # pools that several nodes see alike, by their slices with devices; new ones are added.
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for each in relevant:
         by_pool.setdefault(each.pool_id, []).append(each)
@@ -130,7 +119,7 @@ def node_pools(
                 shared[key] = pool
         if pool is not None:
             pools.append(pool)
-    pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
+    pools.sort(key=lambda each: (each.has_binding_conditions, each.id.driver.encode(), each.id.pool.encode()))
     return NodePools(tuple(pools), tuple(chain.from_iterable(pool.devices for pool in pools)))
 
 
@@ -180,11 +169,7 @@ def is_relevant(each: ResourceSlice, node: Node) -> bool | NotAllocated:
 def pool_of(
     pool_id: PoolId, relevant: Collection[ResourceSlice], all_slices: Collection[ResourceSlice]
 ) -> Pool | None:
-    """
-    Return the pool as a node sees it by the slices that are relevant for it.
-
-    None if a generation that the node does not see yet is replacing it.
-    """
+    """Return the pool by the slices that a node sees; None if a generation that it does not see yet is replacing it."""
     # As upstream, a pool whose old slices are all relevant is complete even if a newer generation exists elsewhere.
     generation = max(each.generation for each in relevant)
     kept = sorted((each for each in relevant if each.generation == generation), key=_name)
@@ -260,7 +245,3 @@ def _devices(slices: Iterable[ResourceSlice]) -> Iterable[tuple[ResourceSlice, D
 
 def _name(each: ResourceSlice) -> bytes:
     return each.key.encode()
-
-
-def _byte_order(pool_id: PoolId) -> tuple[bytes, bytes]:
-    return pool_id.driver.encode(), pool_id.pool.encode()

@@ -47,14 +47,7 @@ _STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedClaims(Reservation):
-    """
-    The claims of a pod.
-
-    Attributes:
-        claims: those that exist, as the decision saw them.
-        pod: the pod.
-        binding_timeout_s: how long its devices may take to become ready.
-    """
+    """The claims of a pod that exist, as the decision saw them. `binding_timeout_s`: until its devices are ready."""
 
     plugin = NAME
     activity = _TIMED_OUT
@@ -64,12 +57,9 @@ class ReservedClaims(Reservation):
     binding_timeout_s: float
 
     def is_done(self, versions: Sequence[str], node: Node, view: ClusterView) -> bool | str:
-        """
-        Return whether all writes are shown, and all devices are ready; or why they never will be.
-
-        Once a write is shown, so is everything that another scheduler wrote before: if two claims have one device, the
-        one that was allocated later is given up.
-        """
+        """Return whether all writes are shown, and all devices are ready; or why they never will be."""
+        # Once a write is shown, so is everything that another scheduler wrote before: if two claims have one device,
+        # the one that was allocated later is given up.
         del node
         shown = self._shown(versions, view)
         if not isinstance(shown, list):
@@ -160,14 +150,10 @@ def reserved_claims(
     variant: Variant | None,
     binding_timeout_s: float,
 ) -> ReservedClaims | None:
-    """
-    Return what is written for the pod; None if nothing is, and nothing is waited for.
-
-    A claim that is reserved for the pod already is among the writes: what undoes an earlier attempt may take the pod
-    out of the claim, and no watch has shown it yet.
-
-    `allocated`: by key what the decision allocates. `variant`: the claim for extended resources, as on the chosen node.
-    """
+    """Return what is written for the pod; None if nothing is, and nothing is waited for."""
+    # A claim that is reserved for the pod already is among the writes: what undoes an earlier attempt may take the pod
+    # out of the claim, and no watch has shown it yet. `allocated`: by key what the decision allocates. `variant`: the
+    # claim for extended resources, as on the chosen node.
     writes = [
         ClaimReservation(claims.pending[claim.key], pod, claim.allocation)
         if claim.key in claims.pending

@@ -28,16 +28,9 @@ from scheduler.engine.plugins.dynamic_resources.taking import NodeQuery, Taken
 def allocation_of(
     claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[NodeQuery], node: Node, seed: str
 ) -> Allocation | NotAllocated:
-    """
-    Return the allocation of a claim.
-
-    Args:
-        claim: the claim.
-        taken: its devices in the order of the search.
-        chosen: the query of each of its requests.
-        node: where the devices are used.
-        seed: differs by decision, which makes share IDs unique.
-    """
+    """Return the allocation of a claim."""
+    # `taken`: its devices in the order of the search; `chosen`: the query of each of its requests. `seed`: differs by
+    # decision, which makes share IDs unique.
     selector = _node_selector(taken, node)
     if isinstance(selector, NotAllocated):
         return NotAllocated(f"create NodeSelector for claim {claim.name}: {selector.text}")

@@ -45,13 +45,7 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class _Devices:
-    """
-    The choice of one device for a query.
-
-    Attributes:
-        next_index: the device to try next.
-        failed: the classes of equal devices that were tried in vain.
-    """
+    """The choice of one device for a query. `failed`: the classes of equal devices that were tried in vain."""
 
     request: int
     query: NodeQuery
@@ -75,9 +69,7 @@ class DeviceSearch:
     """
     One search on one node. It may go on in a later piece or cycle, as long as nothing changes that it has read.
 
-    Attributes:
-        taken: the devices of each claim, in the order of the search.
-        n_steps: how many devices were looked at again.
+    `taken`: the devices of each claim, in the order of the search. `n_steps`: how many devices were looked at again.
     """
 
     #: Of the cycle.
@@ -102,12 +94,7 @@ class DeviceSearch:
         return self._branch is Branch.FOUND
 
     def run(self, budget: Budget) -> Branch | NotAllocated:
-        """
-        Search, or go on where the last call stopped.
-
-        Return FOUND, with the devices in `taken`; FAILED; or OPEN if the budget of devices or of evaluations is
-        spent.
-        """
+        """Search, or go on where the last call stopped; return FOUND, FAILED, or OPEN if a budget is spent."""
         self._budget, n_left = budget, budget.n_left
         branch = self._run(self._branch or self._descend(0, 0))
         self.n_steps += n_left - budget.n_left
@@ -235,11 +222,8 @@ class DeviceSearch:
         return None
 
     def _take(self, query: NodeQuery, device: PoolDevice) -> Taken | NotAllocated | None:
-        """
-        Take a device; return None if that is not possible now.
-
-        It is an error if a constraint refuses a device that mode All takes: no other device would do.
-        """
+        """Take a device; return None if that is not possible now."""
+        # If a constraint refuses a device that mode All takes, no other device would do: that is an error.
         verdict = self._devices.suits(query, device)
         if verdict is Verdict.FREE:
             verdict = self._devices.left(query, device)

@@ -56,10 +56,6 @@ class ExpressionResults:
 Keep: TypeAlias = Callable[[Hashable, Callable[[], ExpressionResults]], ExpressionResults]
 
 
-def _keep_nothing(_key: Hashable, make: Callable[[], ExpressionResults]) -> ExpressionResults:
-    return make()
-
-
 class SelectorResults:
     """
     The results of CEL expressions by device, for one pod.
@@ -67,7 +63,7 @@ class SelectorResults:
     Evaluations in a cycle are bounded. Their results are kept, so that the next cycle gets further.
     """
 
-    def __init__(self, keep: Keep = _keep_nothing) -> None:
+    def __init__(self, keep: Keep = lambda _key, make: make()) -> None:
         self._keep = keep
         #: What may still be evaluated for the pod.
         self._cost_left, self._n_evaluated = MAX_COST, 0
@@ -85,11 +81,8 @@ class SelectorResults:
     def all_match(
         self, selectors: tuple[str | None, ...], device: PoolDevice, kind: str, owner: str
     ) -> bool | NotAllocated:
-        """
-        Return whether all selectors are true for the device; the first that is false or fails decides.
-
-        `kind`, `owner`: the object that has the selectors.
-        """
+        """Return whether all selectors are true for the device; the first that is false or fails decides."""
+        # `kind`, `owner`: the object that has the selectors.
         for index, expression in enumerate(selectors):
             if expression is None:
                 problem = "CEL expression empty (unsupported selector type?)"

@@ -53,13 +53,8 @@ class NodeQuery:
     """
     A request without alternatives, or one alternative of a request, on one node.
 
-    Attributes:
-        claim, number: whose request it is, and the number of that claim in the search.
-        request: the name of the request.
-        alternative: its own name; empty if the request has no alternatives.
-        devices: the devices that mode All takes; None in mode ExactCount.
-        constraints: the constraints on its devices.
-        verdicts: whether each device suits it, as far as it is known.
+    `number`: of the claim in the search. `alternative`: empty if the request has none. `devices`: those that mode All
+    takes; None in mode ExactCount. `verdicts`: whether each device suits it, as far as it is known.
     """
 
     claim: ResourceClaim
@@ -98,13 +93,7 @@ class NodeQuery:
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """
-    A device that was taken for a query.
-
-    Attributes:
-        wanted: how much of its capacities; None if the device is not shared.
-        has_counters: whether its counters were consumed with it.
-    """
+    """A device that was taken for a query. `wanted`: of its capacities; None if the device is not shared."""
 
     query: NodeQuery
     device: PoolDevice
@@ -193,7 +182,7 @@ class NodeDevices:
         else:
             self._marks.setdefault(device, set()).add(query.number)
         if has_counters:
-            self._counters.take(self.pools.pool_of(device), device.device)
+            self._counters.change(self.pools.pool_of(device), device.device, -1)
         return Taken(query, device, wanted, has_counters)
 
     def give_back(self, taken: Taken) -> None:
@@ -209,7 +198,7 @@ class NodeDevices:
         else:
             self._marks[device].discard(query.number)
         if taken.has_counters:
-            self._counters.give_back(self.pools.pool_of(device), device.device)
+            self._counters.change(self.pools.pool_of(device), device.device, 1)
 
     def _is_charged(self, device: PoolDevice) -> bool:
         """Return whether the device consumes counters when it is taken: a shared one only with its first share."""

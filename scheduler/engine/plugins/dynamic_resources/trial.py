@@ -78,12 +78,9 @@ class DeviceTrials:
         return {key: claim for key, claim in claims.items() if claim is not None}
 
     def is_released(self, claim: ResourceClaim, left: set[str]) -> bool:
-        """
-        Return whether every pod that the claim is reserved for has left. `left`: in thought.
-
-        A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
-        that is wrong for a pod that another scheduler is about to bind.
-        """
+        """Return whether every pod that the claim is reserved for has left. `left`: in thought."""
+        # A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
+        # that is wrong for a pod that another scheduler is about to bind.
         return claim.uid not in self._own and has_no_pod(claim, self._view, left)
 
     def refusal(
@@ -132,13 +129,7 @@ class DeviceTrials:
 
 @dataclass(slots=True, eq=False)
 class DeviceTrial(PreFilterExtensions):
-    """
-    The trial of one row.
-
-    Attributes:
-        claims: the claims of the pod that need devices there.
-        has_devices: whether there are some as it is.
-    """
+    """The trial of one row, for the claims that need devices there. `has_devices`: whether there are some as it is."""
 
     trials: DeviceTrials
     row: int

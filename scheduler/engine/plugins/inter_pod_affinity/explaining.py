@@ -43,11 +43,8 @@ _MAX_NAMESPACES: Final = 8
 
 
 def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: bool) -> list[BlockingRule]:
-    """
-    Return the terms that refuse a node, in the plugin's order. O(terms x nodes).
-
-    Required affinity is one rule per topology key, since a pod has to match all terms to count.
-    """
+    """Return the terms that refuse a node, in the plugin's order. O(terms x nodes)."""
+    # Required affinity is one rule per topology key, since a pod has to match all terms to count.
     rules = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
     if not is_exempt:
         rules += _existing_anti_affinity(context)
@@ -197,11 +194,8 @@ def _required_pod(context: ExplainContext, row: int) -> RunPod:
 
 
 def changes_for_all_nodes(context: ExplainContext) -> Iterator[Changes]:
-    """
-    Yield the changes that are not about one node: labels of namespaces, and matchLabelKeys.
-
-    The labels make an affinity term's namespaceSelector match a namespace that has the required pods.
-    """
+    """Yield the changes that are not about one node: labels of namespaces, and matchLabelKeys."""
+    # The labels make an affinity term's namespaceSelector match a namespace that has the required pods.
     for term in usable(context.pod.spec.affinity.required):
         if term.namespace_selector.requirements:
             yield from _labels_for_term(context, term)
@@ -209,11 +203,8 @@ def changes_for_all_nodes(context: ExplainContext) -> Iterator[Changes]:
 
 
 def _match_label_keys(context: ExplainContext) -> Iterator[Changes]:
-    """
-    Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
-
-    The change alone helps if the other revisions do not declare the term; else their pods have to be recreated too.
-    """
+    """Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods)."""
+    # The change alone helps if the other revisions do not declare the term; else their pods have to be recreated too.
     terms = anti_affinity_across_revisions(context.pod)
     keys = sorted({term.topology_key for term in terms})
     if not keys:

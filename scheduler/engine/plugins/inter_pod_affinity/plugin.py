@@ -21,7 +21,6 @@ from scheduler.engine.framework.events import (
     Hint,
     Need,
     Resource,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
@@ -112,18 +111,14 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         self._refused_by_others_shares: WeakSet[PodSpec] = WeakSet()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """
-        Return added, deleted and changed pods, nodes and namespaces.
-
-        Upstream misses some events that can help (a deleted node, the last pod of a group, a namespace's labels, and
-        more at each hint), so that the pod waits for the 5-minute flush; here it is woken. Decisions are the same.
-        """
+        """Return added, deleted and changed pods, nodes and namespaces."""
+        # Upstream misses some events that can help (a deleted node, the last pod of a group, a namespace's labels, and
+        # more at each hint), so that the pod waits for the 5-minute flush; here it is woken. Decisions are the same.
         return (
             ClusterEventWithHint(
                 Resource.NAMESPACE,
                 Action.ADD | Action.UPDATE | Action.DELETE,
                 self._hint_after_namespace_change,
-                never,
             ),
             ClusterEventWithHint(
                 Resource.POD,
@@ -199,12 +194,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return SKIP if sums is None else RawScores(sums, partial(min_max_normalized, feasible=feasible))
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        """
-        Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36).
-
-        Upstream ignores namespace labels here, requires a pod to match all anti-affinity terms where one is enough, and
-        misses that after the last pod of a group any other may be the first.
-        """
+        # Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36). Upstream ignores namespace labels here,
+        # requires a pod to match all anti-affinity terms where one is enough, and misses that after the last pod of a
+        # group any other may be the first.
         changed = new if new is not None else old
         if changed is None:
             return Hint.QUEUE
@@ -236,11 +228,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return _keeps_away(old) or self._selects(self._terms.of(pod).required, old)
 
     def _needs_after_pod_change(self, old: Pod | None, new: Pod | None) -> frozenset[Need] | None:
-        """
-        Return the labels by which a required term of a waiting pod may select the changed pod, before or after.
-
-        Every pod that is bound changes its status, and its labels: the API server adds the labels of its zone.
-        """
+        """Return the labels by which a required term of a waiting pod may select the changed pod, before or after."""
+        # Every pod that is bound changes its status, and its labels: the API server adds the labels of its zone.
         if old is not None and new is not None and not _rules_changed(old, new):
             return frozenset()
         changed = new if new is not None else old
@@ -269,12 +258,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         )
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        """
-        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
-
-        Upstream checks only the pod's own terms. But pods that declare terms against this pod may go with a node that
-        is deleted or leaves a domain.
-        """
+        # Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream checks only the pod's own terms.
+        # But pods that declare terms against this pod may go with a node that is deleted or leaves a domain.
         if new is None:
             return Hint.QUEUE
         near = {term.topology_key for term in usable(pod.spec.affinity.required)}

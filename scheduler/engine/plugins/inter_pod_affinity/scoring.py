@@ -30,14 +30,9 @@ _TABLE_SIZE: Final = 4096
 
 
 def min_max_normalized(raw: Amounts, feasible: FeasibleNodes) -> Scores:
-    """
-    Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if equal.
-
-        int64(100.0 * (float64(raw - lowest) / float64(highest - lowest)))
-
-    Division first, truncated: 29 of 100 gives 28, not 29. int16 array of shape (n_rows,). 6 µs at 5,000 rows.
-    Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36).
-    """
+    """Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if equal."""
+    # int64(100.0 * (float64(raw - lowest) / float64(highest - lowest))) Division first, truncated: 29 of 100 gives 28,
+    # not 29. Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36).
     lowest = feasible.lowest(raw)
     span = feasible.highest(raw) - lowest
     if not span:
@@ -57,12 +52,9 @@ def _scores_up_to(span: int) -> Scores:
 def preference_sums(
     context: PodContext, view: ClusterView, terms: IncomingTerms, hard_weight: int
 ) -> Amounts | None:
-    """
-    Return the sum of the weights that apply to each node; None if no term applies to any node.
-
-    int64 array of shape (n_rows,). It may be 0 everywhere and still not be None: upstream skips the pod only for None.
-    Cost: 10 µs per topology key at 5,000 rows.
-    """
+    """Return the sum of the weights that apply to each node; None if no term applies to any node."""
+    # int64 array of shape (n_rows,). It may be 0 everywhere and still not be None: upstream skips the pod only for
+    # None.
     weigh = partial(_weight, hard_weight=hard_weight)
     existing = view.state.counts.term_sums(("scoring", hard_weight), context.label_set, weigh)
     by_key = dict(existing.by_key)

@@ -55,7 +55,7 @@ class DeclaredAgainst:
         self._known: dict[tuple[LabelSet, PodSpec], list[TermKey]] = {}
 
     def by(self, pod: Pod) -> list[TermKey]:
-        """Return the terms that the pod declares; a term may occur twice. 1 µs if known, else 2 µs for each."""
+        """Return the terms that the pod declares; a term may occur twice."""
         key = self._view.label_set(pod), pod.spec
         known = self._known.get(key)
         if known is None:
@@ -97,7 +97,7 @@ class AffinityTrial(CountingExtensions):
         self._moved: list[tuple[Pod, int]] = []
 
     def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in or out. O(terms of both pods), 2 µs each."""
+        """Count the pod in or out. O(terms of both pods)."""
         if self._terms.required is not None and self._view.selects(self._terms.required, pod):
             self._n_required += delta
         declared = (

@@ -77,11 +77,8 @@ def _effort(room: RoomFilter, rows: Rows) -> Fractions:
 
 
 def _make_room(context: ExplainContext, room: RoomFilter, row: int) -> list[Changes]:
-    """
-    Return two alternatives: few pods leave the node, or the node gets more of the resources that are short.
-
-    No node grows to a size that none has.
-    """
+    """Return two alternatives: few pods leave the node, or the node gets more of the resources that are short."""
+    # No node grows to a size that none has.
     nodes, wanted = context.view.nodes, dict(room.request)
     short = {name: -int(spare) for name, _, spare in _spare(room, row) if spare < 0}
     node_name = nodes.name_of(row)

@@ -26,7 +26,6 @@ from scheduler.engine.framework.events import (
     Hint,
     Resource,
     freed_node,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
@@ -61,14 +60,7 @@ from scheduler.engine.plugins.node_resources.resource_allocation import (
     counts_in_score,
     scored_uses,
 )
-from scheduler.engine.state.arrays import (
-    Amount,
-    Amounts,
-    RowIndex,
-    amount_at,
-    maximum,
-    minimum,
-)
+from scheduler.engine.state.arrays import Amount, Amounts, RowIndex, amount_at, maximum, minimum
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.extended_resources import is_provided_by_classes
 
@@ -100,17 +92,12 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         """Return deleted and scaled-down pods, new nodes, and changed allocatable."""
         return (
             ClusterEventWithHint(
-                Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change, never
+                Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _hint_after_pod_change
             ),
             ClusterEventWithHint(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
-                self._hint_after_node_change,
-                never,
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, self._hint_after_node_change
             ),
-            ClusterEventWithHint(
-                Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE, _hint_after_class_change, never
-            ),
+            ClusterEventWithHint(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE, _hint_after_class_change),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -131,11 +118,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return FinalScores(view.per_row(key, partial(self._means, uses, request), np.int16))
 
     def _means(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
-        """
-        Return the weighted mean score of the configured resources that a node has.
-
-        A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
-        """
+        """Return the weighted mean score of the configured resources that a node has."""
+        # A node without any of them gets 0. RequestedToCapacityRatio leaves out resources that score 0, and rounds.
         total: Amount = 0
         weights: Amount = 0
         for resource in self._strategy.resources:
@@ -160,11 +144,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return least_allocated_scores(requested, allocatable)
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        """
-        Source: fit.go, isSchedulableAfterNodeChange (kubernetes 1.36).
-
-        Upstream does not apply the ignore lists here, so that a node without an ignored resource wakes no pod there.
-        """
+        # Source: fit.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream does not apply the ignore lists here,
+        # so that a node without an ignored resource wakes no pod there.
         if new is None or new.allocatable.get(PODS, 0) < 1:
             return Hint.SKIP
         request = self._request.of(pod)
@@ -218,11 +199,8 @@ def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amou
 
 
 def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> Hint:
-    """
-    Return QUEUE if the class provides a resource that the pod requests, and did not before.
-
-    Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
-    """
+    """Return QUEUE if the class provides a resource that the pod requests, and did not before."""
+    # Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
     if new is None or (old is not None and old.extended_resource == new.extended_resource):
         return Hint.SKIP
     request = filter_request(pod)
@@ -232,11 +210,8 @@ def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass
 
 
 def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-    """
-    Source: fit.go, isSchedulableAfterPodEvent (kubernetes 1.36).
-
-    Any deleted pod with a node counts; a scaled-down pod only if it frees a resource that the pod requests.
-    """
+    # Source: fit.go, isSchedulableAfterPodEvent (kubernetes 1.36). Any deleted pod with a node counts; a scaled-down
+    # pod only if it frees a resource that the pod requests.
     if new is None:
         return queue_if(freed_node(old))
     if new.uid == pod.uid:

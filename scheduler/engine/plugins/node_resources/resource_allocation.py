@@ -54,11 +54,8 @@ Uses: TypeAlias = NodeTable | DeviceUses
 
 
 def scored_uses(extended: Sequence[str], view: ClusterView) -> tuple[Uses, Hashable]:
-    """
-    Return the uses of resources, and a value that is equal as long as devices do not change them.
-
-    `extended`: the resources that a device class may provide. O(devices) for each that one provides.
-    """
+    """Return the uses of resources, and a value that is equal as long as devices do not change them."""
+    # `extended`: the resources that a device class may provide. O(devices) for each that one provides.
     counted = {name: use for name in extended if (use := view.class_devices(name)) is not None}
     if not counted:
         return view.nodes, None

@@ -6,7 +6,7 @@ Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
@@ -55,11 +55,8 @@ class PodTopologySpreadArgs(Wire, frozen=True):
 
     @property
     def effective_default_constraints(self) -> tuple[DefaultConstraint, ...]:
-        """
-        The constraints of a pod that declares none, in order.
-
-        Source: podtopologyspread/plugin.go, systemDefaultConstraints (kubernetes 1.36).
-        """
+        """The constraints of a pod that declares none, in order."""
+        # Source: podtopologyspread/plugin.go, systemDefaultConstraints (kubernetes 1.36).
         return SYSTEM_DEFAULT_CONSTRAINTS if self.defaulting_type == "System" else self.default_constraints
 
 
@@ -152,36 +149,28 @@ def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
 
 
 def _resolved(pod: Pod, semantics: Semantics) -> _HardAndSoft:
-    return _hard_and_soft(
-        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace)) for c in pod.spec.spread
-    )
+    labels = pod.labels if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) else {}
+    return _merged([(c, spread_selector(c, labels)) for c in pod.spec.spread], pod.namespace)
 
 
 def _default_constraints(
     selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint]
 ) -> _HardAndSoft:
-    return _hard_and_soft((c.hard, _constraint(c, selector, namespace)) for c in defaults)
+    return _merged([(c, selector) for c in defaults], namespace)
 
 
-def _hard_and_soft(constraints: Iterable[tuple[bool, MergedConstraint]]) -> _HardAndSoft:
+def _merged(constraints: Sequence[tuple[SpreadConstraint, Selector]], namespace: str) -> _HardAndSoft:
     both: tuple[list[MergedConstraint], list[MergedConstraint]] = ([], [])
-    for hard, constraint in constraints:
-        both[not hard].append(constraint)
+    for declared, selector in constraints:
+        both[not declared.hard].append(
+            MergedConstraint(
+                max_skew=declared.max_skew,
+                topology_key=declared.topology_key,
+                selector=selector,
+                matcher=spread_matcher(selector, namespace),
+                min_domains=declared.min_domains,
+                honor_node_affinity=declared.honor_node_affinity,
+                honor_node_taints=declared.honor_node_taints,
+            )
+        )
     return tuple(both[0]), tuple(both[1])
-
-
-def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Selector:
-    merges = semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD)
-    return spread_selector(declared, pod.labels if merges else {})
-
-
-def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> MergedConstraint:
-    return MergedConstraint(
-        max_skew=declared.max_skew,
-        topology_key=declared.topology_key,
-        selector=selector,
-        matcher=spread_matcher(selector, namespace),
-        min_domains=declared.min_domains,
-        honor_node_affinity=declared.honor_node_affinity,
-        honor_node_taints=declared.honor_node_taints,
-    )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
@@ -35,9 +35,8 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import (
 )
 from scheduler.engine.plugins.pod_topology_spread.counting import counted_pods, topology_keys
 from scheduler.engine.plugins.pod_topology_spread.explaining import fields_to_change, spread_rules
-from scheduler.engine.plugins.pod_topology_spread.filtering import skew_rules
+from scheduler.engine.plugins.pod_topology_spread.filtering import SkewTrial, skew_rules
 from scheduler.engine.plugins.pod_topology_spread.scoring import SpreadScorer
-from scheduler.engine.plugins.pod_topology_spread.trial import SkewTrial
 from scheduler.engine.state.cluster_view import ClusterView
 
 NAME: Final = "PodTopologySpread"
@@ -66,12 +65,9 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         self._system_defaulting = args.defaulting_type == "System"
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """
-        Return added, deleted and changed pods and nodes, and workloads if default constraints are hard.
-
-        Upstream has no hint for workloads or for a running pod that starts to terminate, so that the pod waits for the
-        5-minute flush; here it is woken. Decisions are the same.
-        """
+        """Return added, deleted and changed pods and nodes, and workloads if default constraints are hard."""
+        # Upstream has no hint for workloads or for a running pod that starts to terminate, so that the pod waits for
+        # the 5-minute flush; here it is woken. Decisions are the same.
         events = [
             ClusterEventWithHint(
                 Resource.POD,
@@ -88,9 +84,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         ]
         if self.constraints.has_hard_defaults:
             any_change = Action.ADD | Action.UPDATE | Action.DELETE
-            events += [
-                ClusterEventWithHint(r, any_change, _hint_after_workload_change, never) for r in _WORKLOADS
-            ]
+            events += [ClusterEventWithHint(r, any_change, _hint_after_workload_change) for r in _WORKLOADS]
         return events
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -155,11 +149,8 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return any((taints and c.honor_node_taints) or (nodes and c.honor_node_affinity) for c, _ in after)
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        """
-        Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
-
-        Upstream misses that other labels than the topology keys affect whether a node is eligible.
-        """
+        # Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream misses that other labels than the
+        # topology keys affect whether a node is eligible.
         constraints = self.constraints.of(pod, hard=True)
         keys = [c.topology_key for c in constraints]
         had = old is not None and all(key in old.labels for key in keys)

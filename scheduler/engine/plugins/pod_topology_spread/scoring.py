@@ -55,11 +55,8 @@ class SpreadScorer:
         return rounded(reduce(iadd, each))
 
     def normalized(self, raw: Amounts) -> Scores:
-        """
-        Return 100 for the emptiest node and 100 * lowest / highest for the fullest; 0 for an ignored node.
-
-        Source: scoring.go, NormalizeScore (kubernetes 1.36).
-        """
+        """Return 100 for the emptiest node and 100 * lowest / highest for the fullest; 0 for an ignored node."""
+        # Source: scoring.go, NormalizeScore (kubernetes 1.36).
         scored = self._scored
         if scored.n == 0:
             return np.zeros(len(raw), dtype=np.int16)
@@ -73,7 +70,9 @@ class SpreadScorer:
     def _points_by_node(self, counted: CountedPods) -> Fractions:
         """Return points by the pods on each node. Inclusion policies do not apply here, as upstream."""
         points = points_of(counted.by_row(), self._scored.n, counted.constraint.max_skew)
-        return self._only_labelled(points, counted.column)
+        if self._has_every_node(counted.column):
+            return points
+        return np.where(counted.column.ids[: len(points)] != ABSENT, points, 0.0)
 
     def _points_by_domain(self, counted: CountedPods) -> Fractions:
         column, scored = counted.column, self._scored
@@ -96,11 +95,6 @@ class SpreadScorer:
         # A node without the key gets no points, not even maxSkew - 1.
         points[ABSENT] = 0.0
         return points.take(ids, mode="clip")
-
-    def _only_labelled(self, points: Fractions, column: LabelColumn) -> Fractions:
-        if self._has_every_node(column):
-            return points
-        return np.where(column.ids[: len(points)] != ABSENT, points, 0.0)
 
     def _has_every_node(self, column: LabelColumn) -> bool:
         """Return whether no scored node can lack the label."""

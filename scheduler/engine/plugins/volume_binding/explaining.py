@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation, Where
@@ -125,10 +125,6 @@ def topology_text(topology: VolumeTopology | None) -> str:
     """Return the nodes that reach the topology, by their labels."""
     if topology is None:
         return "every node"
-    return " or ".join(_term_texts(topology)) or "no node"
-
-
-def _term_texts(topology: VolumeTopology) -> Iterator[str]:
-    for term in topology.terms:
-        if term.problem is None and not term.is_empty:
-            yield ",".join(map(requirement_text, term.expressions)) or "every node"
+    terms = (term for term in topology.terms if term.problem is None and not term.is_empty)
+    texts = (",".join(map(requirement_text, term.expressions)) or "every node" for term in terms)
+    return " or ".join(texts) or "no node"

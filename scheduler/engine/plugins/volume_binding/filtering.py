@@ -37,11 +37,10 @@ NO_VOLUME_OBJECT: Final = "node(s) unavailable due to one or more pvc(s) bound t
 _REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME_OBJECT)
 
 
-def _status(code: int) -> Status:
-    return unresolvable(*(reason for bit, reason in enumerate(_REASONS) if code >> bit & 1))
-
-
-_STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << len(_REASONS))]
+_STATUSES: Final[Sequence[Status]] = [
+    unresolvable(*(reason for bit, reason in enumerate(_REASONS) if code >> bit & 1))
+    for code in range(1, 1 << len(_REASONS))
+]
 
 _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
@@ -132,11 +131,8 @@ class VolumeFilter(NodeFilter):
         self._check_provisioning([*selected_here, *unmatched], open_)
 
     def _check_provisioning(self, provisioned: Iterable[tuple[_Delayed, Mask]], open_: Mask) -> None:
-        """
-        Flag the rows on which no volume can be made for a claim, by the first such claim.
-
-        A claim's class is known, since the claim was found to wait in the same cycle.
-        """
+        """Flag the rows on which no volume can be made for a claim, by the first such claim."""
+        # A claim's class is known, since the claim was found to wait in the same cycle.
         fine = open_.copy()
         for (claim, storage_class), rows in provisioned:
             asked = fine & rows
@@ -162,11 +158,8 @@ class VolumeFilter(NodeFilter):
         return allowed
 
     def _has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Mask:
-        """
-        Return the rows that reach a pool which is large enough, as far as the driver says.
-
-        Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
-        """
+        """Return the rows that reach a pool which is large enough, as far as the driver says."""
+        # Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
         pools = large_enough(claim, storage_class, self._view)
         if pools is None:
             return np.ones(self._view.n_rows, dtype=np.bool_)

@@ -47,12 +47,9 @@ class StaticMatching:
         return np.not_equal(best, NO_VOLUME)
 
     def _promised(self, claim: PersistentVolumeClaim) -> Rows | None:
-        """
-        Return the volume that refers to the claim already, None if there is none.
-
-        Quirk: its phase, selector and access modes are not looked at; and on a node that does not reach it, no other
-        volume will do. If there are several, upstream takes the first that it finds.
-        """
+        """Return the volume that refers to the claim already, None if there is none."""
+        # Quirk: its phase, selector and access modes are not looked at; and on a node that does not reach it, no other
+        # volume will do. If there are several, upstream takes the first that it finds.
         for name in sorted(self._volumes.promised_to(claim.key)):
             volume = self._volumes.volume(name)
             if volume is None or volume.class_name != claim.class_name or not volume.is_for(claim):
@@ -77,11 +74,8 @@ class StaticMatching:
         return best
 
     def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """
-        Return the smallest volumes that fit the claim, some of each topology, smallest first.
-
-        Each claim before this one may have taken one volume, so one more than these claims is enough.
-        """
+        """Return the smallest volumes that fit the claim, some of each topology, smallest first."""
+        # Each claim before this one may have taken one volume, so one more than these claims is enough.
         n_wanted = len(self.chosen) + 1
         candidates: list[Entry] = []
         for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):

@@ -21,7 +21,6 @@ from scheduler.engine.framework.events import (
     Resource,
     after_used_claim,
     changed_claim,
-    never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
@@ -39,13 +38,7 @@ from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.framework.status import SKIP, Status
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate
-from scheduler.engine.model.volumes import (
-    CsiDriver,
-    CsiNode,
-    CsiStorageCapacity,
-    StorageClass,
-    StorageKind,
-)
+from scheduler.engine.model.volumes import CsiDriver, CsiNode, CsiStorageCapacity, StorageClass, StorageKind
 from scheduler.engine.model.wire import Int64, Wire
 from scheduler.engine.plugins.volume_binding.claims import claims_of
 from scheduler.engine.plugins.volume_binding.explaining import explain_claims, explain_rejection
@@ -91,13 +84,13 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         """Return the events of all storage objects, and of nodes."""
         both, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
-            ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change, never),
-            ClusterEventWithHint(claim, both, after_used_claim, never, needs=changed_claim),
+            ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change),
+            ClusterEventWithHint(claim, both, after_used_claim, needs=changed_claim),
             ClusterEventWithHint(Resource.PERSISTENT_VOLUME, both),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            ClusterEventWithHint(Resource.CSI_NODE, both, _hint_after_csi_node_change, never),
-            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update, never),
-            ClusterEventWithHint(Resource.CSI_STORAGE_CAPACITY, both, _hint_after_capacity_change, never),
+            ClusterEventWithHint(Resource.CSI_NODE, both, _hint_after_csi_node_change),
+            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update),
+            ClusterEventWithHint(Resource.CSI_STORAGE_CAPACITY, both, _hint_after_capacity_change),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -137,12 +130,9 @@ def _hint_after_csi_node_change(_pod: Pod, old: CsiNode | None, new: CsiNode | N
 
 
 def _hint_after_csi_driver_update(pod: Pod, old: CsiDriver | None, new: CsiDriver | None) -> Hint:
-    """
-    Return QUEUE if the driver of an inline volume no longer publishes capacities.
-
-    Quirk: drivers of the pod's claims are ignored, although only these are compared with capacities.
-    Source: volume_binding.go, isSchedulableAfterCSIDriverChange (kubernetes 1.36).
-    """
+    """Return QUEUE if the driver of an inline volume no longer publishes capacities."""
+    # Quirk: drivers of the pod's claims are ignored, although only these are compared with capacities. Source:
+    # volume_binding.go, isSchedulableAfterCSIDriverChange (kubernetes 1.36).
     if old is None or new is None or new.key not in pod.spec.csi_drivers:
         return Hint.SKIP
     return queue_if(old.tracks_capacity and not new.tracks_capacity)
