@@ -159,6 +159,16 @@ def _answer(context: PodContext, view: ClusterView, profile: Profile) -> Json:
     return answer if narrowed is None else {**answer, "prefilterNodes": sorted(narrowed)}
 
 
+def node_filters(context: PodContext, profile: Profile, view: ClusterView) -> dict[str, NodeFilter]:
+    """Return the filters of the plugins that neither skip the pod nor reject it."""
+    results = ((plugin.name, plugin.prefilter(context, view)) for plugin in profile.filters)
+    return {
+        name: result.node_filter if isinstance(result, PreFilterResult) else result
+        for name, result in results
+        if not isinstance(result, Skip | Status)
+    }
+
+
 def names(view: ClusterView) -> Iterator[str]:
     return (view.nodes.name_of(row) for row in range(view.n_rows))
 
@@ -195,13 +205,8 @@ def scores(context: PodContext, view: ClusterView, profile: Profile, mask: Mask)
 def _preemption(pod: Pod, decision: FitError, view: ClusterView, profile: Profile) -> Json:
     """Return the victims on every node, each node asked on its own, and the nodes that would be chosen."""
     context = PodContext(pod, view.label_set(pod))
-    results = [(plugin.name, plugin.prefilter(context, view)) for plugin in profile.filters]
-    filters = [
-        (name, result.node_filter if isinstance(result, PreFilterResult) else result)
-        for name, result in results
-        if not isinstance(result, Skip | Status)
-    ]
-    unfit = UnfitPod(context, decision, FilterTrials(filters))
+    filters = node_filters(context, profile, view)
+    unfit = UnfitPod(context, decision, FilterTrials(list(filters.items())))
     eligible = ineligibility(unfit, view) is None
     rows = np.flatnonzero(decision.unschedulable_rows(view.alive)).tolist() if eligible else []
     answers = [candidate_at(row, unfit, view) for row in rows]

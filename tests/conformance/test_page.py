@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.page import PAGE, RECORDINGS, ROOT, RUNS, PageError, page, read_recording, read_runs
+from tests.conformance.page import PAGE, RECORDINGS, ROOT, RUNS, page, read_recording, read_runs
 from tests.conformance.traces import Admission, BadInputError, read
 
 SOURCES = ("COMPATIBILITY.md", "scheduler/README.md", f"{RECORDINGS}/README.md")
@@ -87,30 +87,3 @@ def test_of_two_nights_of_a_day_the_one_recorded_later_is_the_newest(repository:
 def test_without_nights_the_page_says_so(repository: Path):
     assert read_runs(repository / RUNS) == []
     assert "No run is recorded" in page(repository)
-
-
-def test_a_malformed_record_of_a_night_is_named(repository: Path):
-    _record(repository, {**A_NIGHT, "runs": "many"})
-    with pytest.raises(PageError, match=r"runs\.json: found Expected `int`.*expected a list of runs"):
-        page(repository)
-
-
-def test_a_recording_that_no_page_describes_is_named(repository: Path):
-    path = repository / RECORDINGS / "spread.jsonl.gz"
-    path.rename(path.with_name("other.jsonl.gz"))
-    with pytest.raises(PageError, match="found no heading with `other`"):
-        page(repository)
-
-
-@pytest.mark.parametrize("line", ["[]", "{", '{"name": "x", "pod": {}}'])
-def test_a_line_that_is_no_answer_is_named(repository: Path, line: str):
-    path = repository / RECORDINGS / "spread.jsonl.gz"
-    path.write_bytes(gzip.compress(line.encode()))
-    with pytest.raises(PageError, match=r"spread\.jsonl\.gz: line 1: found "):
-        page(repository)
-
-
-def test_a_page_without_the_table_is_named(repository: Path):
-    (repository / "COMPATIBILITY.md").write_text("# Compatibility\n\n## Kubernetes\n\nNothing.\n")
-    with pytest.raises(PageError, match="found no table under Kubernetes"):
-        page(repository)

@@ -33,6 +33,11 @@ class Applied(NamedTuple):
 
     object: Json
 
+    def tell(self, *subjects: Any) -> None:
+        """Apply the object in each of the clusters."""
+        for subject in subjects:
+            subject.apply(self.object)
+
 
 class Deleted(NamedTuple):
     """An object is gone; it may never have been there."""
@@ -40,6 +45,11 @@ class Deleted(NamedTuple):
     kind: str
     namespace: str | None
     name: str
+
+    def tell(self, *subjects: Any) -> None:
+        """Delete the object in each of the clusters."""
+        for subject in subjects:
+            subject.delete(*self)
 
 
 NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")

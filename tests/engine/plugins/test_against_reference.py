@@ -1,5 +1,7 @@
 """After any history of a cluster, the counts are right and decisions equal the reference's."""
 
+from collections.abc import Iterable
+
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -22,25 +24,20 @@ from tests.support import build
 from tests.support.build import ZONE, Json
 
 
-class _Both:
+class Both:
     """The product and the plain reference with the same configuration and the same objects."""
 
-    def __init__(self, config: Json | None) -> None:
-        self.product = ProductSubject(config)
-        self._reference = Cluster()
-        self._config = config
+    def __init__(self, config: Json | None, objects: Iterable[Applied] = ()) -> None:
+        self.product, self.reference, self._config = ProductSubject(config), Cluster(), config
+        for each in objects:
+            self.tell(each)
 
     def tell(self, change: Applied | Deleted) -> None:
         """Apply the change to both."""
-        if isinstance(change, Applied):
-            self.product.apply(change.object)
-            self._reference.apply(change.object)
-        else:
-            self.product.delete(*change)
-            self._reference.delete(*change)
+        change.tell(self.product, self.reference)
 
     def mismatches(self, pod: Json) -> list[str]:
-        ours, theirs = self.product.evaluate(pod), self._reference.evaluate(pod, self._config)
+        ours, theirs = self.product.evaluate(pod), self.reference.evaluate(pod, self._config)
         event(_outcome(theirs))
         return [str(mismatch) for mismatch in decision_mismatches(theirs, ours)]
 
@@ -71,7 +68,7 @@ def test_decisions_are_the_reference_s_whatever_happened_before(
 
     `sweeps`: what nothing uses any more is thrown away after each step, as in a long life.
     """
-    both = _Both(config)
+    both = Both(config)
     waiting = [both.product.cluster.pod(pod) for pod in incoming]
     for change in (*beginning, *changes):
         both.tell(change)
@@ -100,7 +97,7 @@ def test_spread_is_the_reference_s_whatever_happened_before(
     incoming: list[Json],
 ):
     """Every pod fits and little else differs, so that decisions depend on sums, domains and weights."""
-    both = _Both(config)
+    both = Both(config)
     for change in (*nodes, *changes):
         both.tell(change)
         for pod in incoming:
@@ -111,7 +108,7 @@ def test_spread_is_the_reference_s_whatever_happened_before(
 @given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=3))
 def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_stands(weights: list[int]):
     """A count that was dropped and computed again replaces all sums that were derived from the old one."""
-    both = _Both(None)
+    both = Both(None)
     web, db = (build.term(ZONE, build.selector(f"app={app}")) for app in ("web", "db"))
     liked = [*((weight, web) for weight in weights), (100, db)]
     incoming = build.pod("incoming", affinity=build.affinity(preferred=liked))
@@ -138,7 +135,7 @@ def test_pods_of_one_spec_are_spread_among_those_that_share_their_own_values(
     values: list[str | None], soft: bool
 ):
     """`matchLabelKeys`: constraints cached by spec must not depend on the first pod's labels."""
-    both = _Both(None)
+    both = Both(None)
     own = build.spread(ZONE, build.selector("app=web"), soft=soft, match_label_keys=("v",))
     for name, v, zone in (("n1", "1", "a"), ("n2", "2", "b"), ("n3", "3", "c")):
         both.tell(Applied(build.node(name, labels={ZONE: zone})))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.stimuli import PodGone, PodSeen
+from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.model.terms import ANY_NODE, PodAffinity, usable
 from tests.reference.inter_pod_affinity import max_pods
 from tests.support import build
@@ -274,49 +273,6 @@ def test_an_unknown_mode_is_named(driver: Driver) -> None:
     assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(driver)
 
 
-def test_at_most_n_pods_share_a_domain(driver: Driver) -> None:
-    """maxPodsPerDomain 2: the third pod of a rack is refused, by its own rule."""
-    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        driver.node(name, labels={ZONE: zone})
-    two = anti(ZONE, selector("app=db"), maxPodsPerDomain=2)
-    for name, node in (("p1", "a1"), ("p2", "a2")):
-        see(driver, name, two, labels={"app": "db"}, node=node)
-    see(driver, "p3", two, labels={"app": "db"})
-    assert outcome(driver) == "b1"
-    see(driver, "p4", two, labels={"app": "db"})
-    assert outcome(driver) == "b1"
-    see(driver, "p5", two, labels={"app": "db"})
-    assert outcome(driver) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
-
-
-def test_a_limit_follows_every_change_that_affects_it(driver: Driver) -> None:
-    """Counted pods, declaring pods, labels of nodes, and a topology key that no node had before."""
-    driver.node("a")
-    two = anti("rack", selector("app=db"), maxPodsPerDomain=2)
-    first = see(driver, "first", two, labels={"app": "db"}, node="a")
-    see(driver, "second", labels={"app": "db"}, node="a")
-    numbers = count()
-
-    def lets_in() -> bool:
-        probe = see(driver, f"probe-{next(numbers)}", labels={"app": "db"})
-        let_in = outcome(driver) == "a"
-        gone(probe)
-        return let_in
-
-    def gone(document: build.Json) -> None:
-        driver.handle(PodGone(document["metadata"]["uid"]))
-
-    assert lets_in()
-    driver.node("a", labels={"rack": "r1"})
-    assert not lets_in()
-    gone(first)
-    assert lets_in()
-    see(driver, "third", two, labels={"app": "db"}, node="a")
-    assert not lets_in()
-    driver.node("a")
-    assert lets_in()
-
-
 GROUP = "affinity-scheduler.io/pod-group"
 MIN_COUNT = "affinity-scheduler.io/pod-group-min-count"
 
@@ -357,45 +313,3 @@ def test_no_domain_gets_more_than_its_percentage_of_a_group(driver: Driver, wher
     driver.node("b", labels={ZONE: "b"})
     driver.pass_time(20.0)
     assert places() == [2, 3]
-
-
-limits = st.integers(1, 3)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("xy"), limits), min_size=1, max_size=10))
-def test_limits_refuse_exactly_the_pods_that_a_recount_refuses(
-    pods: list[tuple[str, str, int]],
-) -> None:
-    """`pods`: own label, limited label and limit of pods that are placed in turn."""
-    driver = Driver()
-    zones = {"n1": "a", "n2": "a", "n3": "b"}
-    for name, zone in zones.items():
-        driver.node(name, labels={ZONE: zone})
-    placed: list[tuple[str, str, int, str]] = []
-
-    def allowed(app: str, limited: str, most: int, zone: str) -> bool:
-        there = [pod for pod in placed if pod[3] == zone]
-        if sum(other == limited for other, *_ in there) > most - 1:
-            return False
-        for mine, selects, highest, _ in there:
-            others = sum(other == selects for other, *_ in there) - (mine == selects)
-            if selects == app and others + 1 > highest - 1:
-                return False
-        return True
-
-    for number, (app, limited, most) in enumerate(pods):
-        see(
-            driver,
-            f"p{number}",
-            anti(ZONE, selector(f"app={limited}"), maxPodsPerDomain=most),
-            labels={"app": app},
-        )
-        node = outcome(driver)
-        possible = {zone for zone in ("a", "b") if allowed(app, limited, most, zone)}
-        if node in zones:
-            assert zones[node] in possible
-            placed.append((app, limited, most, zones[node]))
-        else:
-            assert not possible
-    driver.audit()

@@ -45,18 +45,6 @@ def _cluster() -> ClaimCluster:
     return cluster
 
 
-def test_devices_of_the_class_are_counted_on_each_node() -> None:
-    cluster = _cluster()
-    counted = cluster._view.class_devices(_GPU)
-    assert counted is not None
-    assert [amounts.tolist() for amounts in counted] == [[4, 4], [3, 0]]
-    cluster.show(device_slice("b", 1))
-    counted = cluster._view.class_devices(_GPU)
-    assert counted is not None
-    assert counted[0].tolist() == [4, 1]
-    assert cluster._view.class_devices("example.com/other") is None
-
-
 def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
     """Return the plugin's scores of the nodes for a pod that requests one device."""
     container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "1"}}}
@@ -68,8 +56,11 @@ def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
     return {name: int(found.scores[row]) for name, row in cluster.state.nodes.row_by_name.items()}
 
 
-def test_free_devices_score() -> None:
-    assert _scores(_cluster(), "NodeResourcesFit") == {"a": 0, "b": 75}
+def test_free_devices_score_as_the_slices_are_now() -> None:
+    cluster = _cluster()
+    assert _scores(cluster, "NodeResourcesFit") == {"a": 0, "b": 75}
+    cluster.show(device_slice("b", 1))
+    assert _scores(cluster, "NodeResourcesFit") == {"a": 0, "b": 0}
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,28 @@
 """Every plugin keeps the framework's contract, on random clusters."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.engine.framework.interface import FeasibleNodes, PodContext
 from scheduler.engine.framework.status import Skip, Status
 from scheduler.engine.model.terms import NodeTerm, RequiredNodeAffinity
 from scheduler.engine.plugins.node_affinity import rule_matches
 from scheduler.engine.state.cluster_view import ClusterView
-from tests.conformance.product import LiveCluster, ProductSubject
+from tests.conformance.product import LiveCluster, ProductSubject, node_filters
 from tests.engine.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied, Deleted, pods
 from tests.support.build import Json
 
 LIVES = st.tuples(BEGINNINGS, st.lists(CHANGES, max_size=6))
 
 
-def _change(subject: ProductSubject, changes: Iterable[Applied | Deleted]) -> None:
-    for change in changes:
-        if isinstance(change, Applied):
-            subject.apply(change.object)
-        else:
-            subject.delete(*change)
-
-
 def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubject:
     subject = ProductSubject(None)
-    _change(subject, (*life[0], *life[1]))
+    for change in (*life[0], *life[1]):
+        change.tell(subject)
     return subject
 
 
@@ -41,17 +33,6 @@ def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, ClusterVi
     return PodContext(pod, view.label_set(pod)), view
 
 
-def _filters(subject: ProductSubject, context: PodContext, view: ClusterView) -> dict[str, NodeFilter]:
-    found = {}
-    for plugin in subject.profile.filters:
-        result = plugin.prefilter(context, view)
-        if isinstance(result, PreFilterResult):
-            found[plugin.name] = result.node_filter
-        elif not isinstance(result, Skip | Status):
-            found[plugin.name] = result
-    return found
-
-
 @settings(max_examples=60, deadline=None)
 @given(life=LIVES, incoming=pods(placed=False))
 def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
@@ -59,7 +40,7 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
 ):
     subject = _lived(life)
     context, view = _met(subject, incoming)
-    for name, node_filter in _filters(subject, context, view).items():
+    for name, node_filter in node_filters(context, subject.profile, view).items():
         mask, statuses = node_filter.mask(), node_filter.statuses()
         assert mask.shape == statuses.codes.shape == (view.n_rows,), name
         assert np.array_equal(statuses.codes[view.alive] == 0, mask[view.alive]), name

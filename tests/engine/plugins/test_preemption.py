@@ -14,21 +14,19 @@ from hypothesis import strategies as st
 
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.interface import NodeFilter, PodContext, PreFilterResult
+from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.node_trial import FilterTrials
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
-from scheduler.engine.framework.profile import Profile
-from scheduler.engine.framework.status import Skip, Status
+from scheduler.engine.framework.status import Status
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import Candidate as Sacrifice
 from scheduler.engine.plugins.default_preemption.candidates import candidate_at
 from scheduler.engine.plugins.default_preemption.protection import protections
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Found, find_candidates
 from scheduler.engine.state.batches import finished
-from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.compare import decision_mismatches
-from tests.conformance.product import ProductSubject
+from tests.conformance.product import ProductSubject, node_filters
 from tests.engine.plugins.lives import (
     CONFIGURATIONS,
     KEYS,
@@ -39,7 +37,8 @@ from tests.engine.plugins.lives import (
     Applied,
     annotations,
 )
-from tests.reference.cluster import Cluster, node_refusals, refusal_on
+from tests.engine.plugins.test_against_reference import Both
+from tests.reference.cluster import node_refusals, refusal_on
 from tests.reference.preemption import Candidate, Trial, by_violation, harm, key_of, lower_pods
 from tests.reference.question import UNSCHEDULABLE, Object, Question
 from tests.support import build
@@ -115,18 +114,6 @@ OBJECTS = st.builds(
 )
 
 
-class _Both:
-    """The product and the plain reference with the same objects."""
-
-    def __init__(self, config: Json | None, objects: list[Applied]) -> None:
-        self.product = ProductSubject(config)
-        self.reference = Cluster()
-        self.config = config
-        for one in objects:
-            self.product.apply(one.object)
-            self.reference.apply(one.object)
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     config=st.sampled_from(CONFIGURATIONS),
@@ -136,7 +123,7 @@ class _Both:
 def test_victims_and_message_are_the_reference_s(
     config: Json | None, objects: list[Applied], incoming: list[Json]
 ):
-    both = _Both(config, objects)
+    both = Both(config, objects)
     for pod in incoming:
         ours, theirs = both.product.evaluate(pod), both.reference.evaluate_and_preempt(pod, config)
         event(f"{len(theirs.get('preemption', {}).get('candidates', ()))} candidates")
@@ -154,7 +141,7 @@ def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json)
     """
     incoming["spec"].get("affinity", {}).pop("podAffinity", None)
     incoming["metadata"].pop("annotations", None)
-    both = _Both(None, objects)
+    both = Both(None, objects)
     answer = both.product.evaluate(incoming)
     if not answer.get("preemption", {}).get("eligible"):
         return
@@ -419,12 +406,7 @@ def unfit_pod(pod: Pod, product: ProductSubject) -> UnfitPod | None:
     if not isinstance(refused, FitError):
         return None
     context = PodContext(pod, view.label_set(pod))
-    return UnfitPod(context, refused, FilterTrials(_filters(context, profile, view)))
-
-
-def _filters(context: PodContext, profile: Profile, view: ClusterView) -> list[tuple[str, NodeFilter]]:
-    results = [(plugin.name, plugin.prefilter(context, view)) for plugin in profile.filters]
-    return [(name, one) for name, one in results if not isinstance(one, Skip | Status | PreFilterResult)]
+    return UnfitPod(context, refused, FilterTrials(list(node_filters(context, profile, view).items())))
 
 
 def test_a_resource_that_no_node_has_is_not_won_by_evictions():

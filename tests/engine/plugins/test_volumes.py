@@ -1,5 +1,6 @@
 """Clusters with volumes: whatever happened before, the decision is the plain reference's."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
@@ -42,11 +43,7 @@ def test_decisions_are_the_reference_s_whatever_happened_to_volumes(
     live = ProductSubject(None, semantics)
     fresh, reference = FreshSubject(partial(ProductSubject, semantics=semantics), None), Cluster()
     for change in (*beginning, *changes):
-        for subject in (live, fresh, reference):
-            if isinstance(change, Applied):
-                subject.apply(change.object)
-            else:
-                subject.delete(*change)
+        change.tell(live, fresh, reference)
         if change in beginning:
             continue
         for pod in incoming:
@@ -139,94 +136,88 @@ def test_the_victims_for_a_pod_with_volumes_are_the_reference_s(
     assert decision_mismatches(expected, product.evaluate(pod)) == []
 
 
-def _evaluated(minor: int, *objects: Json, config: Json | None = None, claims: str = "c") -> Json:
-    """Return the decision on a pod with these claims beside nodes "a" and "b", which are zones too."""
+def _evaluated(minor: int, *objects: Json, config: Json | None = None, pod: Json | None = None) -> Json:
+    """Return the decision on a pod, with claim "c" if not said otherwise, beside nodes "a" and "b", which are zones."""
     subject = ProductSubject(config, semantics_of(Version(1, minor)))
     for obj in (*(build.node(name, labels={build.ZONE: name}) for name in "ab"), *objects):
         subject.apply(obj)
-    return subject.evaluate(using(*claims))
+    return subject.evaluate(pod or using("c"))
+
+
+def _in(*zones: str) -> list[Json]:
+    return [build.node_term(f"{build.ZONE} in {','.join(zones)}")]
+
+
+_STATIC = storage_class("static", "kubernetes.io/no-provisioner")
+_PD = "pd.csi.storage.gke.io"
+_OF_D = (storage_class("wait", "d"), claim("c", "wait"), csi_node("a", d=None))
+_GCE = (claim("c", volume="v"), volume("v", source={"gcePersistentDisk": {"pdName": "x"}}))
+_NEEDS_PD = csi_driver(_PD, required=True)
 
 
 @pytest.mark.parametrize(
-    ("minor", "required", "refused"), [(37, True, ["b"]), (37, False, []), (36, True, [])]
+    ("minor", "objects", "pod", "refused"),
+    [
+        (37, [*_OF_D, csi_driver("d", required=True)], None, {"b": "d"}),
+        (37, [*_OF_D, csi_driver("d", required=False)], None, {}),
+        (36, [*_OF_D, csi_driver("d", required=True)], None, {}),
+        # A volume of an in-tree plugin asks each node with a CSINode for its driver; "b" has none.
+        (37, [*_GCE, _NEEDS_PD, csi_node("a", migrated=())], None, {"a": _PD}),
+        (37, [*_GCE, _NEEDS_PD, csi_node("a", migrated=["kubernetes.io/gce-pd"])], None, {"a": _PD}),
+        (37, [_NEEDS_PD, csi_node("a")], with_volumes(disk("gcePersistentDisk", pdName="x")), {"a": _PD}),
+    ],
 )
 def test_a_node_without_a_required_driver_refuses_the_pod_from_1_37(
-    minor: int, refused: list[str], *, required: bool
+    minor: int, objects: list[Json], pod: Json | None, refused: Mapping[str, str]
 ):
-    decision = _evaluated(
-        minor,
-        storage_class("wait", "d"),
-        claim("c", "wait"),
-        csi_driver("d", required=required),
-        csi_node("a", d=None),
-    )
-    verdict = {"code": "Unschedulable", "reasons": ["d CSI driver is not installed on the node"]}
-    assert decision["filter"].get("NodeVolumeLimits", {}) == dict.fromkeys(refused, verdict)
+    found = _evaluated(minor, *objects, pod=pod)["filter"].get("NodeVolumeLimits", {})
+    assert found == {
+        name: {"code": "Unschedulable", "reasons": [f"{driver} CSI driver is not installed on the node"]}
+        for name, driver in refused.items()
+    }
 
 
-@pytest.mark.parametrize("migrated", [(), ["kubernetes.io/gce-pd"]])
-def test_a_volume_of_an_in_tree_plugin_asks_each_node_with_a_csinode_for_its_driver(migrated: list[str]):
-    disk = {"gcePersistentDisk": {"pdName": "x"}}
-    decision = _evaluated(
-        37,
-        claim("c", volume="v"),
-        volume("v", source=disk),
-        csi_driver("pd.csi.storage.gke.io", required=True),
-        csi_node("a", migrated=migrated),
-    )
-    # "b" has no CSINode.
-    assert list(decision["filter"].get("NodeVolumeLimits", {})) == ["a"]
+_FULL_FIRST = build.configuration(
+    {"VolumeBinding": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}
+)
+_TRACKED = (storage_class("wait", "d"), csi_driver("d", tracks_capacity=True))
+_POOLS = [
+    capacity(f"pool-{name}", "wait", amount, topology=build.selector(f"{build.ZONE}={name}"))
+    for name, amount in (("a", "10Gi"), ("b", "50Gi"))
+]
+_5GI = claim("c", "wait", request="5Gi")
 
 
-def test_a_disk_that_a_pod_names_itself_asks_the_node_for_its_driver_too():
-    subject = ProductSubject(None, semantics_of(Version(1, 37)))
-    for obj in (
-        build.node("a"),
-        csi_driver("pd.csi.storage.gke.io", required=True),
-        csi_node("a"),
-    ):
-        subject.apply(obj)
-    refused = subject.evaluate(with_volumes(disk("gcePersistentDisk", pdName="x")))["filter"]
-    reason = "pd.csi.storage.gke.io CSI driver is not installed on the node"
-    assert refused["NodeVolumeLimits"]["a"]["reasons"] == [reason]
-
-
-_FULL_FIRST = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {
-            "pluginConfig": [
-                {
-                    "name": "VolumeBinding",
-                    "args": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]},
-                }
-            ]
-        }
-    ],
-}
+def _volumes(request: str, small: str, large: str) -> list[Json]:
+    return [
+        claim("c", "wait", request=request),
+        volume("small", "wait", capacity=small, terms=_in("a")),
+        volume("large", "wait", capacity=large, terms=_in("b")),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("minor", "config", "scores"),
-    [(37, None, {"a": 50, "b": 90}), (37, _FULL_FIRST, {"a": 50, "b": 10}), (36, None, None)],
+    ("minor", "config", "objects", "scores"),
+    [
+        pytest.param(37, None, [_5GI, *_POOLS], {"a": 50, "b": 90}, id="of pools"),
+        pytest.param(37, _FULL_FIRST, [_5GI, *_POOLS], {"a": 50, "b": 10}, id="by a shape"),
+        pytest.param(36, None, [_5GI, *_POOLS], None, id="before"),
+        pytest.param(37, None, _volumes("1Gi", "2Gi", "10Gi"), {"a": 50, "b": 90}, id="of volumes"),
+        pytest.param(37, None, _volumes("1", "1", "10"), {"a": 0, "b": 90}, id="of volumes of few bytes"),
+    ],
 )
-def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
-    minor: int, config: Json | None, scores: Json | None
+def test_the_share_of_the_storage_that_a_claim_takes_scores_a_node_from_1_37(
+    minor: int, config: Json | None, objects: list[Json], scores: Json | None
 ):
-    pools = (
-        capacity(f"pool-{name}", "wait", amount, topology=build.selector(f"{build.ZONE}={name}"))
-        for name, amount in (("a", "10Gi"), ("b", "50Gi"))
-    )
-    decision = _evaluated(
-        minor,
-        storage_class("wait", "d"),
-        csi_driver("d", tracks_capacity=True),
-        claim("c", "wait", request="5Gi"),
-        *pools,
-        config=config,
-    )
+    decision = _evaluated(minor, *_TRACKED, *objects, config=config)
     assert decision["score"].get("VolumeBinding") == scores
+
+
+def test_a_class_whose_driver_tells_no_capacity_scores_nothing():
+    pool = capacity("pool", "wait", "10Gi", topology={})
+    untold = storage_class("untold", "e"), claim("d", "untold", request="5Gi")
+    decision = _evaluated(37, *_TRACKED, _5GI, *untold, pool, pod=using("c", "d"))
+    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 50}
 
 
 def _without(plugin: str) -> Json:
@@ -239,10 +230,10 @@ def test_of_two_bound_claims_the_first_that_a_node_fails_is_the_reason():
     """VolumeZone refuses a pod whose volume does not exist on every node, before they are asked."""
     found = _evaluated(
         36,
-        volume("v", terms=[build.node_term(f"{build.ZONE} in a")], claimed_by="default/c"),
+        volume("v", terms=_in("a"), claimed_by="default/c"),
         claim("c", volume="v"),
         claim("d", volume="gone"),
-        claims="cd",
+        pod=using("c", "d"),
         config=_without("VolumeZone"),
     )
     reasons = {name: verdict["reasons"] for name, verdict in found["filter"]["VolumeBinding"].items()}
@@ -261,89 +252,36 @@ def test_a_class_that_does_not_say_when_to_bind_is_named():
     assert _evaluated(36, *objects, config=_without("VolumeBinding"))["prefilter"]["VolumeZone"] == refused
 
 
-def test_a_class_whose_driver_tells_no_capacity_scores_nothing():
-    decision = _evaluated(
-        37,
-        storage_class("wait", "d"),
-        csi_driver("d", tracks_capacity=True),
-        storage_class("untold", "e"),
-        claim("c", "wait", request="5Gi"),
-        claim("d", "untold", request="5Gi"),
-        capacity("pool", "wait", "10Gi", topology={}),
-        claims="cd",
-    )
-    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 50}
-
-
 @pytest.mark.parametrize(
-    ("request_", "small", "large", "scores"),
-    [("1Gi", "2Gi", "10Gi", {"a": 50, "b": 90}), ("1", "1", "10", {"a": 0, "b": 90})],
-)
-def test_an_existing_volume_that_fits_well_scores_by_its_size(
-    request_: str, small: str, large: str, scores: Json
-):
-    decision = _evaluated(
-        37,
-        storage_class("wait", "d"),
-        claim("c", "wait", request=request_),
-        volume("small", "wait", capacity=small, terms=[build.node_term(f"{build.ZONE} in a")]),
-        volume("large", "wait", capacity=large, terms=[build.node_term(f"{build.ZONE} in b")]),
-    )
-    assert decision["score"]["VolumeBinding"] == scores
-
-
-def test_a_claim_takes_a_volume_of_more_access_modes_than_it_asks_for_but_none_of_fewer():
-    found = _evaluated(
-        36,
-        storage_class("static", "kubernetes.io/no-provisioner"),
-        claim("c", "static", modes=["ReadWriteOnce", "ReadOnlyMany"]),
-        *(
-            volume(zone, "static", modes=modes, terms=[build.node_term(f"{build.ZONE} in {zone}")])
-            for zone, modes in (
-                ("a", ["ReadWriteOnce"]),
-                ("b", ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]),
-            )
-        ),
-    )
-    assert found["feasible"] == ["b"]
-
-
-def test_a_claim_takes_volumes_that_its_selector_selects_alone():
-    found = _evaluated(
-        36,
-        storage_class("static", "kubernetes.io/no-provisioner"),
-        claim("c", "static", selector=build.selector("tier=fast")),
-        volume("slow", "static", terms=[build.node_term(f"{build.ZONE} in a")], labels={"tier": "slow"}),
-        volume("fast", "static", terms=[build.node_term(f"{build.ZONE} in b")], labels={"tier": "fast"}),
-    )
-    assert found["decided"] == "b"
-    assert found["filter"]["VolumeBinding"].keys() == {"a"}
-
-
-@pytest.mark.parametrize(
-    "unfit",
+    ("wanted", "unfit"),
     [
-        pytest.param({"volumeMode": "Block"}, id="of another mode"),
-        pytest.param({"volumeAttributesClassName": "gold"}, id="with other attributes"),
-        pytest.param({"terminating": True}, id="that is being deleted"),
+        pytest.param({}, {"volumeMode": "Block"}, id="of another mode"),
+        pytest.param({}, {"volumeAttributesClassName": "gold"}, id="with other attributes"),
+        pytest.param({}, {"terminating": True}, id="that is being deleted"),
         pytest.param(
+            {},
             {"storage_class": "other", "claimed_by": "default/c"},
             id="of another class that is promised to it",
         ),
         pytest.param(
-            {"claimed_by": "default/c", "claim_uid": "earlier"}, id="promised to an earlier claim of the name"
+            {},
+            {"claimed_by": "default/c", "claim_uid": "earlier"},
+            id="promised to an earlier claim of the name",
         ),
-        pytest.param({"claimed_by": "default/c", "capacity": "1Mi"}, id="promised to it, but too small"),
+        pytest.param({}, {"claimed_by": "default/c", "capacity": "1Mi"}, id="promised to it, but too small"),
+        pytest.param({"modes": ["ReadWriteOnce", "ReadOnlyMany"]}, {}, id="of fewer access modes"),
+        pytest.param({"selector": build.selector("tier=fast")}, {}, id="that its selector does not select"),
     ],
 )
-def test_a_claim_takes_no_volume(unfit: Json):
-    """Another volume, in zone b, suits it."""
+def test_a_claim_takes_no_volume(wanted: Json, unfit: Json):
+    """Another volume, in zone b, suits it: it has more access modes than asked for."""
+    more: Json = {"modes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"], "labels": {"tier": "fast"}}
     found = _evaluated(
         37,
-        storage_class("static", "kubernetes.io/no-provisioner"),
-        claim("c", "static"),
-        volume("v", **{"storage_class": "static", "terms": [build.node_term(f"{build.ZONE} in a")], **unfit}),
-        volume("w", "static", terms=[build.node_term(f"{build.ZONE} in b")]),
+        _STATIC,
+        claim("c", "static", **wanted),
+        volume("v", **{"storage_class": "static", "terms": _in("a"), **unfit}),
+        volume("w", "static", terms=_in("b"), **more),
     )
     assert found["feasible"] == ["b"]
 
@@ -352,12 +290,12 @@ def test_the_smallest_claim_takes_its_volume_first():
     """Whatever the pod's order: the larger claim would take the only volume that many nodes may write to."""
     found = _evaluated(
         36,
-        storage_class("static", "kubernetes.io/no-provisioner"),
+        _STATIC,
         claim("c", "static", request="5Gi"),
         claim("d", "static", request="4Gi", modes=["ReadWriteMany"]),
         volume("v", "static", capacity="5Gi", modes=["ReadWriteOnce", "ReadWriteMany"]),
         volume("w", "static", capacity="6Gi"),
-        claims="cd",
+        pod=using("c", "d"),
     )
     assert found["feasible"] == ["a", "b"]
 
@@ -370,7 +308,7 @@ def test_of_two_claims_that_have_no_volume_the_first_is_the_reason():
         csi_driver("e", tracks_capacity=True),
         claim("c", "elsewhere"),
         claim("d", "full", request="2Gi"),
-        claims="cd",
+        pod=using("c", "d"),
     )
     reason = "node(s) didn't find available persistent volumes to bind"
     verdict = {"code": "UnschedulableAndUnresolvable", "reasons": [reason]}

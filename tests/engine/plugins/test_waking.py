@@ -284,8 +284,6 @@ def _annotated(text: str) -> Json:
     return made
 
 
-OTHER_LABEL = node("a", labels={"x": "y"})
-
 _TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
 
 GANG_SCHEDULING: Final = [
@@ -325,30 +323,7 @@ INTER_POD_AFFINITY: Final = [
     ),
     Change("1.9 affinity: a node with the key comes", None, _zoned("z"), True),
     Change("1.9 affinity: a node without it comes", None, _zoned(None), False),
-    Change("1.9 affinity: a node moves", _zoned("y"), _zoned("z"), True),
-    Change("1.9 affinity: a node loses the key, and its pods a domain", _zoned("z"), _zoned(None), True),
-    Change(
-        "1.9 affinity: a node gains another label",
-        _zoned("z"),
-        node("a", labels={ZONE: "z", "x": "y"}),
-        False,
-    ),
-    Change("1.9 affinity: a node gains the key for another", OTHER_LABEL, _zoned("z"), True),
-    Change("1.9 affinity: another label of a node changes", OTHER_LABEL, node("a", labels={"x": "z"}), False),
-    Change("1.9 affinity: a node without the key loses a label", OTHER_LABEL, _zoned(None), False),
-    Change("1.9 anti: a node gains the key for another", OTHER_LABEL, _zoned("z"), False, FAR_FROM_WEB),
-    Change(
-        "1.9 anti: another label of a node changes",
-        OTHER_LABEL,
-        node("a", labels={"x": "z"}),
-        False,
-        FAR_FROM_WEB,
-    ),
-    Change("1.9 no terms at all: a node is relabelled", _zoned("y"), _zoned("z"), False, pod()),
     Change("1.9 anti: any node comes", None, _zoned(None), True, pending=FAR_FROM_WEB),
-    Change("1.9 anti: a node moves", _zoned("y"), _zoned("z"), True, pending=FAR_FROM_WEB),
-    Change("1.9 anti: a node loses the key", _zoned("z"), _zoned(None), True, pending=FAR_FROM_WEB),
-    Change("1.9 anti: a node gains the key", _zoned(None), _zoned("z"), False, pending=FAR_FROM_WEB),
     Change("1.9 a node goes, and its pods with it", _zoned("z"), None, True),
     Change("1.9 no terms of its own: any node comes", None, _zoned(None), True, pending=pod()),
     Change("1.9 the last of its own group goes", _grouped(on="a"), None, True, pending=_grouped("p")),

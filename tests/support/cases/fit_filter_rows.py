@@ -73,6 +73,13 @@ FILTER_ROWS: Final = [
         config=_ignoring(ignoredResourceGroups=["example.com"]),
     ),
     _fit(
+        "13 a group is all that is before the slash",
+        asks({EXT_B: "1"}),
+        f"Insufficient {EXT_B}",
+        code=UR,
+        config=_ignoring(ignoredResourceGroups=["example", "com"]),
+    ),
+    _fit(
         "13 a kubernetes.io name cannot be ignored",
         asks({"kubernetes.io/x": "1"}),
         "Insufficient kubernetes.io/x",

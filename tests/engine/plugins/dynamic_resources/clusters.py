@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.devices import DeviceClass, ResourceSlice
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceClass, DeviceKind, ResourceSlice
 from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.devices import Devices
 from tests.support import build
+from tests.support.build import Json
 
 
 def published(
@@ -47,3 +51,20 @@ def indexed(slices: Iterable[ResourceSlice]) -> PoolIndex:
 def node_of(name: str, labels: Mapping[str, str]) -> Node:
     """Return a node with no other labels."""
     return decode_node(json.dumps(build.node(name, labels=labels, hostname=None)).encode())
+
+
+def decoded(kind: DeviceKind, raw: Json) -> Any:
+    """Return the object."""
+    return DeviceDecoder().decode(kind, json.dumps(raw).encode())
+
+
+def claim_of(raw: Json) -> ResourceClaim:
+    """Return the claim."""
+    claim: ResourceClaim = decoded(DeviceKind.CLAIM, raw)
+    return claim
+
+
+def slice_of(name: str, spec: Json) -> ResourceSlice:
+    """Return the slice."""
+    made: ResourceSlice = decoded(DeviceKind.SLICE, {"metadata": {"name": name}, "spec": spec})
+    return made

@@ -16,13 +16,12 @@ import pytest
 from hypothesis import given
 
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.syntax.quantity import parse_quantity
-from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed, node_of
+from tests.engine.plugins.dynamic_resources.clusters import allocated, decoded, indexed, node_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster, cluster, matches
 from tests.reference.device_allocator import Allocated, DeviceAllocator, Taken, TooLongError, consumed_by
 
@@ -64,15 +63,14 @@ def _compare(drawn: Cluster) -> int:
     On each node they get the same devices as by the reference, or the same message.
     """
     slices, classes, claims = drawn
-    decoder = DeviceDecoder()
-    decoded = [_decoded(decoder, DeviceKind.SLICE, each) for each in slices]
-    by_name = {each["metadata"]["name"]: _decoded(decoder, DeviceKind.CLASS, each) for each in classes}
+    published = [decoded(DeviceKind.SLICE, each) for each in slices]
+    by_name = {each["metadata"]["name"]: decoded(DeviceKind.CLASS, each) for each in classes}
     results = SelectorResults()
     stored: list[Any] = []
     n_compared = 0
     for number in range(0, len(claims), 2):
         of_pod = claims[number : number + 2]
-        wanted = [_decoded(decoder, DeviceKind.CLAIM, each) for each in of_pod]
+        wanted = [decoded(DeviceKind.CLAIM, each) for each in of_pod]
         chosen = None
         for name in NODES:
             reference = Allocated()
@@ -84,7 +82,7 @@ def _compare(drawn: Cluster) -> int:
             except TooLongError:
                 return n_compared
             n_compared += 1
-            index, target = indexed(decoded), node_of(name, _LABELS[name])
+            index, target = indexed(published), node_of(name, _LABELS[name])
             allocator = Allocator(index, allocated(stored), by_name, results, seed="seed", n_steps=_NO_LIMIT)
             answer = allocator.allocate(target, wanted)
             if isinstance(answer, NotAllocated):
@@ -95,10 +93,6 @@ def _compare(drawn: Cluster) -> int:
             chosen = answer
         stored += chosen or ()
     return n_compared
-
-
-def _decoded(decoder: DeviceDecoder, kind: DeviceKind, raw: Json) -> Any:
-    return decoder.decode(kind, json.dumps(raw).encode())
 
 
 def _text(taken: Taken) -> Json:

@@ -15,12 +15,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.database import InMemoryExampleDatabase
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed, node_of
+from tests.engine.plugins.dynamic_resources.clusters import allocated, decoded, indexed, node_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
@@ -47,7 +46,7 @@ class _Beside:
     """A server whose pods a kube-scheduler places, one after the other."""
 
     def __init__(self, api: Api) -> None:
-        self._api, self._decoder = api, DeviceDecoder()
+        self._api = api
         self.n_bound = self.n_refused = self.n_left_out = 0
 
     async def begin(self) -> None:
@@ -108,13 +107,13 @@ class _Beside:
             assert expected == _results(results), (expected, _results(results), claims, cluster)
 
     def _answer(self, stored: list[Json], names: list[str], node: str, devices: list[list[Json]]) -> Any:
-        slices = [self._decoder.decode(DeviceKind.SLICE, json.dumps(each).encode()) for each in devices[0]]
-        classes = [self._decoder.decode(DeviceKind.CLASS, json.dumps(each).encode()) for each in devices[1]]
-        claims: Any = [self._decoder.decode(DeviceKind.CLAIM, json.dumps(each).encode()) for each in stored]
+        slices = [decoded(DeviceKind.SLICE, each) for each in devices[0]]
+        classes = [decoded(DeviceKind.CLASS, each) for each in devices[1]]
+        claims: Any = [decoded(DeviceKind.CLAIM, each) for each in stored]
         in_use = allocated([each.allocation for each in claims if each.allocation is not None])
         by_name: Any = {each.key: each for each in classes}
         wanted = [each for name in names for each in claims if each.key == f"default/{name}"]
-        index: Any = indexed(slices)  # type: ignore[arg-type]  # of this kind
+        index: Any = indexed(slices)
         allocator = Allocator(index, in_use, by_name, SelectorResults(), seed="seed")
         return allocator.allocate(node_of(node, _LABELS[node]), wanted)
 

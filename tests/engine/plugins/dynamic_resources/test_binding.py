@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 import pytest
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
+from tests.engine.plugins.dynamic_resources.clusters import claim_of
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, resource_claim
 
@@ -27,10 +25,8 @@ def _claim(*results: Json, devices: list[Json] | None = None, **allocation: obje
         {"request": "r", "driver": DRIVER, "pool": "a", "device": f"gpu-{number}", **each}
         for number, each in enumerate(results)
     ]
-    raw = resource_claim("c", allocation={"devices": {"results": named}, **allocation}, devices=devices or [])
-    made = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(raw).encode())
-    assert isinstance(made, ResourceClaim)
-    return made
+    allocated = {"devices": {"results": named}, **allocation}
+    return claim_of(resource_claim("c", allocation=allocated, devices=devices or []))
 
 
 def _status(number: int, *conditions: Json) -> Json:

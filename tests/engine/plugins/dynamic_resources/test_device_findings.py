@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import given
 
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import DeviceRequest, ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import indexed, node_of, published
+from tests.engine.plugins.dynamic_resources.clusters import decoded, indexed, node_of, published
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import claim as decoded_claim
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request, slices
 
 NODE_LABELS = {"node-0": {"zone": "z"}, "node-1": {}}
-
-
-def decoded(kind: DeviceKind, raw: Any) -> Any:
-    return DeviceDecoder().decode(kind, json.dumps(raw).encode())
 
 
 def of_one_device(claim: ResourceClaim) -> list[ResourceClaim]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import DeviceQuery
-from scheduler.engine.model.devices import Device, DeviceKind, ResourceSlice
+from scheduler.engine.model.devices import Device
 from scheduler.engine.plugins.dynamic_resources.capacity import wanted_of
 from scheduler.engine.syntax.quantity_format import parse_formatted
+from tests.engine.plugins.dynamic_resources.clusters import slice_of
 
 _HALVES = {"min": "500m", "step": "500m", "max": "4"}
 
@@ -18,10 +16,7 @@ _HALVES = {"min": "500m", "step": "500m", "max": "4"}
 def _device(valid: dict[str, str], default: str = "500m") -> Device:
     capacity = {"cores": {"value": "4", "requestPolicy": {"default": default, "validRange": valid}}}
     spec = {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "x", "capacity": capacity}]}
-    text = json.dumps({"metadata": {"name": "x", "uid": "u"}, "spec": spec}).encode()
-    of_driver = DeviceDecoder().decode(DeviceKind.SLICE, text)
-    assert isinstance(of_driver, ResourceSlice)
-    return of_driver.devices[0]
+    return slice_of("x", spec).devices[0]
 
 
 def _taken(requested: str, valid: dict[str, str], default: str = "500m") -> str | None:
@@ -47,26 +42,15 @@ def _taken(requested: str, valid: dict[str, str], default: str = "500m") -> str 
         pytest.param(
             "1100m", {"min": "1", "step": "500100u"}, "2", id="finer than thousandths, in whole units"
         ),
-    ],
-)
-def test_an_amount_is_rounded_in_thousandths(
-    requested: str, valid: dict[str, str], taken: str | None
-) -> None:
-    assert _taken(requested, valid) == taken
-
-
-@pytest.mark.parametrize(
-    ("requested", "valid", "taken"),
-    [
+        # Written as by upstream: consumable_capacity.go, roundUpRange (kubernetes 1.36).
         pytest.param("2k", {"min": "2k", "step": "1"}, "2000", id="rounded to a step, in binary format"),
         pytest.param("2048", {"min": "2Ki"}, "2048", id="without a step, as it was requested"),
         pytest.param("2047", {"min": "2Ki"}, "2Ki", id="below the minimum, as the driver wrote that"),
     ],
 )
-def test_an_amount_is_written_as_upstream_writes_it(
-    requested: str, valid: dict[str, str], taken: str
+def test_an_amount_is_rounded_in_thousandths(
+    requested: str, valid: dict[str, str], taken: str | None
 ) -> None:
-    """Source: consumable_capacity.go, roundUpRange (kubernetes 1.36)."""
     assert _taken(requested, valid) == taken
 
 

@@ -1,33 +1,28 @@
-"""Where the plugin runs, which pods with claims wait for what, and which change may help them."""
+"""Which pods with claims wait for what, and which change may help them."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.model.allocations import Allocation, DeviceResults
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import EXTENDED_RESOURCE_CLAIM, ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import OwnerReference
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from tests.conformance.product import LiveCluster
+from tests.engine.plugins.dynamic_resources.clusters import claim_of
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import resource_claim, using_claims
 
 
 def _claim(name: str) -> ResourceClaim:
-    made = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(resource_claim(name)).encode())
-    assert isinstance(made, ResourceClaim)
-    return made
+    return claim_of(resource_claim(name))
 
 
 _KNOWN = {"default/c": _claim("c")}
@@ -124,16 +119,3 @@ def test_what_claims_are_made_of_is_heard(resource: Resource, action: Action, *,
     """Source: dynamicresources.go, EventsToRegister (kubernetes 1.36)."""
     event = ClusterEvent(resource, action)
     assert any(each.matches(event) for each in _PLUGIN.events_to_register()) is is_heard
-
-
-@pytest.mark.parametrize(
-    "point", ["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"]
-)
-def test_a_configuration_may_name_it_at_each_of_upstreams_points(point: str) -> None:
-    only = {"disabled": [{"name": "*"}], "enabled": [{"name": "DynamicResources"}]}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "s", "plugins": {point: only}}],
-    }
-    assert parse_settings(json.dumps(config), "test").profiles

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind, ResourceSlice
-from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.devices import ResourceSlice
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.node_answers import NodeAnswers, Question, form_of
@@ -23,9 +21,10 @@ from scheduler.engine.plugins.dynamic_resources.selection import ExpressionResul
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
-from tests.engine.plugins.dynamic_resources.clusters import node_of, published
+from tests.engine.plugins.dynamic_resources.clusters import node_of, published, slice_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request
+from tests.support import build
 
 Json = dict[str, Any]
 
@@ -54,10 +53,7 @@ class _Life:
 
     def label(self, name: str, zone: str) -> None:
         """Set the label of a node."""
-        labels = {"zone": zone}
-        meta = {"name": name, "uid": name, "labels": labels}
-        status = {"allocatable": {"pods": "10"}}
-        self.cluster.apply({"kind": "Node", "metadata": meta, "spec": {}, "status": status})
+        self.cluster.apply(build.node(name, labels={"zone": zone}, hostname=None))
 
     def claim(self, raw: Json) -> ResourceClaim:
         """Store a claim without an allocation, and return it."""
@@ -253,21 +249,13 @@ def test_a_search_goes_on_where_all_was_spent_that_may_be_evaluated() -> None:
     life.check()
 
 
-def test_a_pod_on_a_node_changes_no_answer() -> None:
-    """The answer of a row is kept while pods come and go there."""
+def test_a_pod_on_a_node_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a row is kept while pods come and go there: no search begins."""
     life = _life([{"name": "d"}], 1)
     life.check()
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "p", "namespace": "default", "uid": "p"},
-        "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]},
-    }
-    life.cluster.apply(pod)
-    view = life.cluster.view()
-    devices = life.devices
-    allocator = _NoSearch(life.index, devices.allocated, devices.classes, life.results, seed="seed")
-    life.answers.ask(view.alive, Question([life.asked], allocator, view))
-    life.check()
+    life.cluster.apply(build.pod("p", node="node-0"))
+    monkeypatch.setattr(Allocator, "begin", None)
+    assert not life.ask()
 
 
 @pytest.mark.parametrize(("n_values", "n_windows"), [(150, 3), (128, 2)])
@@ -321,10 +309,7 @@ _POOL = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
 
 
 def _slice(name: str, **spec: Any) -> ResourceSlice:
-    raw = {"metadata": {"name": name}, "spec": {"driver": "a.example.com", "pool": _POOL} | spec}
-    made = DeviceDecoder().decode(DeviceKind.SLICE, json.dumps(raw).encode())
-    assert isinstance(made, ResourceSlice)
-    return made
+    return slice_of(name, {"driver": "a.example.com", "pool": _POOL} | spec)
 
 
 @pytest.mark.parametrize(
@@ -353,29 +338,3 @@ def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], chang
     assert index.same_as(index)
     devices.upsert(changed)
     assert not index.same_as(index)
-
-
-def test_pools_take_more_bytes_with_each_node_and_each_device() -> None:
-    """By their own count, which says when what is known is forgotten."""
-
-    def nbytes(n_own: int, n_shared: int, n_nodes: int = 2) -> int:
-        own, shared = ([{"name": f"d{each}"} for each in range(n)] for n in (n_own, n_shared))
-        life = _life(own, 1)
-        spec = {"driver": "a.example.com", "allNodes": True, "devices": shared}
-        spec["pool"] = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
-        life.apply("ResourceSlice", {"metadata": {"name": "shared"}, "spec": spec})
-        for each in range(2, n_nodes):
-            life.label(f"node-{each}", "z")
-        life.check()
-        return life.index.nbytes
-
-    few = nbytes(1, 1)
-    assert few < nbytes(1, 9) < nbytes(9, 1) < nbytes(9, 1, n_nodes=9)
-
-
-class _NoSearch(Allocator):
-    """An allocator that must not be asked."""
-
-    def search(self, node: Node, *_: object) -> NoReturn:
-        """Fail."""
-        raise AssertionError(node)
