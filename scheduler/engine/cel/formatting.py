@@ -63,16 +63,14 @@ def _format(meter: Meter, text: str, arguments: list[Value]) -> str:
         if count >= len(arguments):
             raise CelError(f"index {count} out of range")
         letter, precision = _parse_clause(clause)
-        try:
-            parts.append(_write(meter, letter, precision, arguments[count]))
-        except _FormatError as error:
-            raise CelError(f"error during formatting: {error}") from None
+        parts.append(_write(meter, letter, precision, arguments[count]))
         count += 1
     return "".join([*parts, text[position:]])
 
 
-class _FormatError(Exception):
-    """A value that a clause does not take."""
+def _fault(message: str) -> CelError:
+    """Return the error of a value that a clause does not take."""
+    return CelError(f"error during formatting: {message}")
 
 
 def _parse_clause(clause: re.Match[str]) -> tuple[str, int | None]:
@@ -97,7 +95,7 @@ def _write(meter: Meter, letter: str, precision: int | None, value: Value) -> st
     allowed, message = _CLAUSES[letter.lower() if letter == "X" else letter]
     name = type_name(value)
     if name not in allowed or (letter in "fe" and name == "string" and value not in _SPECIAL_TEXTS):
-        raise _FormatError(f"{message}, was given {name}")
+        raise _fault(f"{message}, was given {name}")
     match letter:
         case "s":
             return _write_string(meter, value)
@@ -124,7 +122,7 @@ _SPECIAL_TEXTS: Final = ("NaN", "Infinity", "-Infinity")
 
 def _write_double(meter: Meter, letter: str, precision: int, value: float) -> str:
     if precision > _MAX_PRECISION:
-        raise _FormatError(f"a precision of more than {_MAX_PRECISION} digits is not supported")
+        raise _fault(f"a precision of more than {_MAX_PRECISION} digits is not supported")
     meter.charge(precision)
     if value != value:
         return "NaN"
@@ -156,7 +154,7 @@ def _write_map(meter: Meter, map_: dict[Value, Value]) -> str:
     for key, value in map_.items():
         shown = key_value(key)
         if shown.__class__ not in (str, bool, int, Uint):
-            raise _FormatError(f"no formatting function for map key of type {type_name(shown)}")
+            raise _fault(f"no formatting function for map key of type {type_name(shown)}")
         entries.append((_write_element(meter, shown), _write_element(meter, value)))
     return f"{{{', '.join(f'{key}:{value}' for key, value in sorted(entries, key=lambda entry: entry[0]))}}}"
 
@@ -174,7 +172,7 @@ def _write_element(meter: Meter, value: Value) -> str:
         meter.charge(SLOW)
         return f"{'timestamp' if class_ is Timestamp else 'duration'}({go_quote(string_of(value))})"
     if type_name(value) not in _STRINGS:
-        raise _FormatError(f"no formatting function for {type_name(value)}")
+        raise _fault(f"no formatting function for {type_name(value)}")
     return _write_string(meter, value)
 
 

@@ -222,7 +222,6 @@ class _Parser:
             elements.append(self.expression())
             if is_optional:
                 optional.add(len(elements) - 1)
-                _expect_optional(elements[-1])
         if not optional:
             self._expect_same_kinds(elements)
         return closures.list_of(elements, frozenset(optional))
@@ -233,8 +232,6 @@ class _Parser:
             key = self.expression()
             self.expect(":")
             entries.append((key, self.expression(), is_optional))
-            if is_optional:
-                _expect_optional(entries[-1][1])
         self._expect_same_kinds([key for key, _, _ in entries])
         self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
         return self._folded(closures.map_of(entries))
@@ -330,7 +327,8 @@ class _Parser:
         args = [target, *self._arguments()]
         self._is_in_format = before
         if name in ("or", "orValue") and len(args) == 2:
-            _expect_optional(target)
+            if is_known(target.kind) and target.kind != "optional_type":
+                raise ExpressionError(f"expected an optional value and found {target.kind}")
             return closures.first_value(*args, unwraps=name == "orValue")
         return self._function(name, args, is_member=True)
 
@@ -401,7 +399,6 @@ class _Parser:
 
     def optional_map(self, over: Plan, *, wraps: bool) -> Plan:
         """Parse the rest of optMap if it wraps, else of optFlatMap."""
-        _expect_optional(over)
         name, slot = self._variable(), self._slot()
         body = self._body([(name, partial(closures.variable, slot))])
         return loops.optional_map(over, slot, body, wraps=wraps)
@@ -413,11 +410,6 @@ class _Parser:
         result = self._body([(name, lambda: closures.lazy_variable(slot, init))])
         self.expect(")")
         return closures.bind(slot, init, result)
-
-
-def _expect_optional(plan: Plan) -> None:
-    if is_known(plan.kind) and plan.kind != "optional_type":
-        raise ExpressionError(f"expected an optional value and found {plan.kind}")
 
 
 _MACROS: Final[dict[str, Callable[[_Parser, Plan], Plan]]] = {

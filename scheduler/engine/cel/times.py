@@ -35,12 +35,12 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if shape is None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in shape.group(1, 2, 3, 4, 5, 6))
-    if not 1 <= day <= _month_days(year, month):
+    if not 1 <= day <= _days_before(year, month + 1) - _days_before(year, month):
         return None
     offset_s = int(shape[9] or 0) * 3600 + int(shape[10] or 0) * 60
     if shape[8] == "-":
         offset_s = -offset_s
-    days = _days_to_year(year) + _DAYS_BEFORE_MONTH[month - 1] + (month > 2 and _is_leap(year)) + day - 1
+    days = _days_to_year(year) + _days_before(year, month) + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset_s
     return Timestamp(seconds * 10**9 + int((shape[7] or "")[:9].ljust(9, "0")), offset_s)
 
@@ -61,8 +61,9 @@ def _is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def _month_days(year: int, month: int) -> int:
-    return _DAYS_BEFORE_MONTH[month] - _DAYS_BEFORE_MONTH[month - 1] + (month == 2 and _is_leap(year))
+def _days_before(year: int, month: int) -> int:
+    """Return the days of the year before the month; those of the whole year for month 13."""
+    return _DAYS_BEFORE_MONTH[month - 1] + (month > 2 and _is_leap(year))
 
 
 def _days_to_year(year: int) -> int:
@@ -80,11 +81,8 @@ def _date(seconds: int) -> tuple[int, int, int, int]:
     while days >= _days_to_year(year + 1):
         year += 1
     day_of_year = days - _days_to_year(year)
-    month, day = 1, day_of_year
-    while day >= _month_days(year, month):
-        day -= _month_days(year, month)
-        month += 1
-    return year, month, day + 1, day_of_year
+    month = next(month for month in range(12, 0, -1) if _days_before(year, month) <= day_of_year)
+    return year, month, day_of_year - _days_before(year, month) + 1, day_of_year
 
 
 def _offset_s(zone: str) -> int:

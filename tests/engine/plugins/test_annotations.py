@@ -79,6 +79,43 @@ def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
     assert driver.decoded(document).spec.preferred_nodes is None
 
 
+_WRONG_LIMITS: list[tuple[build.Json, str]] = [
+    ({"maxPodsPerDomain": 0}, "maxPodsPerDomain: found 0, expected 1 to 1000000"),
+    *(
+        (
+            {"maxPodsPerDomain": text},
+            f'maxPodsPerDomain: found "{text}", expected a number, or "1%" to "100%"',
+        )
+        for text in ("0%", "101%", "2")
+    ),
+    ({"domainWeights": {}}, "domainWeights: found 0 domains, expected 1 to 100"),
+    (
+        {"domainWeights": {f"z{n}": 1 for n in range(101)}},
+        "domainWeights: found 101 domains, expected 1 to 100",
+    ),
+    ({"domainWeights": {"a": 0}}, "domainWeights.a: found 0, expected 1 to 1000"),
+    ({"domainWeights": {"a": 1001}}, "domainWeights.a: found 1001, expected 1 to 1000"),
+    ({"domainWeights": {"a b": 1}}, 'domainWeights: domain "a b": a valid label must be'),
+    ({"domainWeights": {"a": "70%"}}, "domainWeights[...]: Expected `int`, got `str`"),
+    (
+        {"domainWeights": {"a": 1}, "maxPodsPerDomain": 2},
+        "domainWeights: must not be specified together with maxPodsPerDomain",
+    ),
+]
+#: Fields of a required affinity term.
+_WRONG_AFFINITY: list[tuple[build.Json, str]] = [
+    ({"domainWeights": {"a": 1}}, "domainWeights: only anti-affinity takes it"),
+    ({"maxPodsPerDomain": 2}, "maxPodsPerDomain: only required anti-affinity takes it"),
+    ({"matchLabelKeys": ["a"]}, "matchLabelKeys: must not be specified when labelSelector is not set"),
+]
+#: Terms of required node affinity.
+_WRONG_NODE_TERMS: list[tuple[list[build.Json], str]] = [
+    ([{"matchLabels": {"a": "b"}}], "[0]: Object contains unknown field `matchLabels`"),
+    ([], ": must have at least one node selector term"),
+    ([build.node_term("a"), build.node_term("!")], "[1]: key: Invalid value"),
+]
+
+
 @pytest.mark.parametrize(
     ("annotation", "told"),
     [
@@ -95,78 +132,32 @@ def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
             "$: Object contains unknown field `\\u001b[31m\\r\\nEvents: none`",
             id="made for a terminal",
         ),
-        pytest.param(
-            {"podAntiAffinity": {REQUIRED: [{"topologyKey": 5}]}},
-            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: Expected `str`, got `int`",
-            id="wrong type",
-        ),
-        pytest.param(
-            {"podAntiAffinity": {REQUIRED: [{"topologyKey": ""}]}},
-            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: can not be empty",
-            id="no key",
+        *(
+            pytest.param(
+                {"podAntiAffinity": {REQUIRED: [{"topologyKey": key}]}},
+                f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: {cause}",
+                id=cause,
+            )
+            for key, cause in ((5, "Expected `str`, got `int`"), ("", "can not be empty"))
         ),
         pytest.param(
             anti(HOSTNAME, selector("app=a b")),
             f"$.podAntiAffinity.{REQUIRED}[0].labelSelector: values[0][app]: Invalid value",
             id="bad selector",
         ),
-        pytest.param(
-            anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=0),
-            f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 to 1000000",
-            id="no pod at all",
+        *(
+            pytest.param(
+                anti(ZONE, selector("app=a"), **limits), f"$.podAntiAffinity.{REQUIRED}[0].{cause}", id=cause
+            )
+            for limits, cause in _WRONG_LIMITS
         ),
         *(
             pytest.param(
-                anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=text),
-                f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: {cause}",
-                id=f"a limit of {text}",
+                {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, **more}]}},
+                f"$.podAffinity.{REQUIRED}[0].{cause}",
+                id=cause,
             )
-            for text, cause in (
-                ("0%", 'found "0%", expected a number, or "1%" to "100%"'),
-                ("101%", 'found "101%", expected a number, or "1%" to "100%"'),
-                ("2", 'found "2", expected a number, or "1%" to "100%"'),
-            )
-        ),
-        *(
-            pytest.param(
-                anti(ZONE, selector("app=a"), **limits),
-                f"$.podAntiAffinity.{REQUIRED}[0].domainWeights{cause}",
-                id=f"weights {limits}",
-            )
-            for limits, cause in (
-                ({"domainWeights": {}}, ": found 0 domains, expected 1 to 100"),
-                (
-                    {"domainWeights": {f"z{n}": 1 for n in range(101)}},
-                    ": found 101 domains, expected 1 to 100",
-                ),
-                ({"domainWeights": {"a": 0}}, ".a: found 0, expected 1 to 1000"),
-                ({"domainWeights": {"a": 1001}}, ".a: found 1001, expected 1 to 1000"),
-                ({"domainWeights": {"a b": 1}}, ': domain "a b": a valid label must be'),
-                (
-                    {"domainWeights": {"a": 1}, "maxPodsPerDomain": 2},
-                    ": must not be specified together with maxPodsPerDomain",
-                ),
-            )
-        ),
-        pytest.param(
-            anti(ZONE, selector("app=a"), domainWeights={"a": "70%"}),
-            f"$.podAntiAffinity.{REQUIRED}[0].domainWeights[...]: Expected `int`, got `str`",
-            id="a weight in per cent",
-        ),
-        pytest.param(
-            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "domainWeights": {"a": 1}}]}},
-            f"$.podAffinity.{REQUIRED}[0].domainWeights: only anti-affinity takes it",
-            id="weights of affinity",
-        ),
-        pytest.param(
-            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "maxPodsPerDomain": 2}]}},
-            f"$.podAffinity.{REQUIRED}[0].maxPodsPerDomain: only required anti-affinity takes it",
-            id="a limit on affinity",
-        ),
-        pytest.param(
-            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "matchLabelKeys": ["a"]}]}},
-            f"$.podAffinity.{REQUIRED}[0].matchLabelKeys: must not be specified when labelSelector is not set",
-            id="keys without a selector",
+            for more, cause in _WRONG_AFFINITY
         ),
         pytest.param(
             {"podAffinity": {PREFERRED: [{"weight": 101, "podAffinityTerm": {"topologyKey": ZONE}}]}},
@@ -178,20 +169,13 @@ def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
             f"$.nodeAffinity: Object contains unknown field `{ENFORCED}`",
             id="enforced node affinity, which there is none of",
         ),
-        pytest.param(
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]}}},
-            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0]: Object contains unknown field `matchLabels`",
-            id="a label selector for nodes",
-        ),
-        pytest.param(
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}},
-            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms: must have at least one node selector term",
-            id="no node term",
-        ),
-        pytest.param(
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [build.node_term("a"), build.node_term("!")]}}},
-            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[1]: key: Invalid value",
-            id="a bad node term",
+        *(
+            pytest.param(
+                {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}},
+                f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms{cause}",
+                id=cause,
+            )
+            for terms, cause in _WRONG_NODE_TERMS
         ),
         pytest.param(
             {"nodeAffinity": {PREFERRED: [{"weight": 10**12, "preference": build.node_term("disk")}]}},

@@ -75,6 +75,7 @@ def test_a_node_that_offers_the_resource_itself_scores_by_that(plugin: str, scor
     cluster = _cluster()
     cluster.show(device_slice("b", 1))
     cluster.node("c", allocatable={_GPU: "2"})
+    cluster.show(device_slice("c", 1))
     cluster.node("d", allocatable={_GPU: "4", "cpu": "1"})
     cluster.pod("idle", node="d")
     assert _scores(cluster, plugin) == scores
