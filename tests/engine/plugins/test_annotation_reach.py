@@ -5,10 +5,9 @@ import json
 import pytest
 
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.engine.model.stimuli import PodSeen
 from tests.support import build
 from tests.support.build import Json
-from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.driving import Driver, bind_of, condition_of
 from tests.support.messages import refusals
 
 MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
@@ -22,9 +21,7 @@ def across(**more: Json | list[str]) -> Json:
 
 
 def annotated(driver: Driver, name: str, affinity: Json, *, node: str | None = None) -> None:
-    document = build.pod(name, namespace="tenant", node=node, spec={"schedulerName": NAME})
-    document["metadata"]["annotations"] = {AFFINITY: json.dumps(affinity)}
-    driver.handle(PodSeen(driver.decoded(document)))
+    driver.pod(name, namespace="tenant", node=node, annotations={AFFINITY: json.dumps(affinity)})
 
 
 @pytest.fixture

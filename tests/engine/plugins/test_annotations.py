@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.engine.model.annotations import AFFINITY, MODE
 from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.model.terms import ANY_NODE, PodAffinity, usable
 from tests.reference.inter_pod_affinity import max_pods
@@ -24,19 +26,13 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> build.Json:
+def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> Pod:
     """Show a pod of our profile with the affinity annotation; a str is used as it is."""
-    document = build.pod(name, **keywords)
-    document["spec"]["schedulerName"] = NAME
-    annotations = {}
-    if annotation is not None:
-        text = annotation if isinstance(annotation, str) else json.dumps(annotation)
-        annotations["affinity-scheduler.io/affinity"] = text
+    text = annotation if isinstance(annotation, str) else json.dumps(annotation)
+    annotations = {} if annotation is None else {AFFINITY: text}
     if mode:
-        annotations["affinity-scheduler.io/affinity-mode"] = mode
-    document["metadata"]["annotations"] = annotations
-    driver.handle(PodSeen(driver.decoded(document)))
-    return document
+        annotations[MODE] = mode
+    return driver.pod(name, annotations=annotations, **keywords)
 
 
 def anti(key: str, selects: build.Json, *, which: str = REQUIRED, **more: Any) -> build.Json:
@@ -53,30 +49,21 @@ def outcome(driver: Driver) -> str:
 def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(driver: Driver) -> None:
     """As any malformed annotation of ours."""
     driver.node("a")
-    document = build.pod("p")
-    document["spec"]["schedulerName"] = NAME
     grace = "affinity-scheduler.io/affinity-grace-seconds"
-    document["metadata"]["annotations"] = {grace: "soon"}
-    driver.handle(PodSeen(driver.decoded(document)))
+    driver.pod("p", annotations={grace: "soon"})
     assert outcome(driver) == (
         f'0/1 nodes are available: annotation {grace}: found "soon", expected seconds from 0 to 999999.'
     )
-    document["metadata"]["annotations"] = {grace: "30"}
-    driver.handle(PodSeen(driver.decoded(document)))
+    driver.pod("p", annotations={grace: "30"})
     driver.pass_time(20.0)
     assert outcome(driver) == "a"
 
 
 def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
     """Even if the annotation has none."""
-    for name, disk in (("a", "ssd"), ("b", "hdd")):
-        driver.node(name, labels={"disk": disk})
     ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
-    annotations = {"affinity-scheduler.io/affinity": "{}", "affinity-scheduler.io/affinity-mode": "replace"}
-    document = build.pod("p", affinity=ssd)
-    assert driver.decoded(document).spec.preferred_nodes
-    document["metadata"]["annotations"] = annotations
-    assert driver.decoded(document).spec.preferred_nodes is None
+    assert see(driver, "p", affinity=ssd).spec.preferred_nodes
+    assert see(driver, "p", {}, mode="replace", affinity=ssd).spec.preferred_nodes is None
 
 
 _WRONG_LIMITS: list[tuple[build.Json, str]] = [
@@ -242,9 +229,7 @@ def test_null_counts_as_absent_in_annotations(driver: Driver) -> None:
     }
     text = json.dumps(asked)
     written = json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if v is not None})
-    null, absent = (
-        driver.decoded(see(driver, name, annotation)) for name, annotation in (("a", text), ("b", written))
-    )
+    null, absent = see(driver, "a", text), see(driver, "b", written)
     assert absent.spec.annotation_problem is None
     assert null.spec.affinity == absent.spec.affinity != PodAffinity()
     assert null.spec.required_node_affinity == absent.spec.required_node_affinity != ANY_NODE
@@ -263,10 +248,9 @@ MIN_COUNT = "affinity-scheduler.io/pod-group-min-count"
 
 def member(name: str, percentage: str, minimum: int, where: str = "labels") -> build.Json:
     """Return a member of a group of so many, of which a zone may have the percentage."""
-    document = build.pod(name, labels={"app": "db"})
-    document["spec"]["schedulerName"] = NAME
     limit = anti(ZONE, selector("app=db"), maxPodsPerDomain=percentage)
-    document["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(limit)}
+    annotations = {AFFINITY: json.dumps(limit)}
+    document = build.pod(name, labels={"app": "db"}, annotations=annotations, spec={"schedulerName": NAME})
     document["metadata"][where].update({GROUP: "g", MIN_COUNT: str(minimum)})
     return document
 

@@ -20,11 +20,6 @@ from tests.support.driving import NAME, Driver
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-@pytest.fixture
-def cluster() -> Driver:
-    return Driver()
-
-
 def pod(name: str, limits: Json, *, labels: Mapping[str, str] | None = None, **more: Any) -> Json:
     return annotated(name, anti(ZONE, selector("app=db"), **limits), labels=labels, **more)
 
@@ -36,26 +31,26 @@ def preferring(name: str, weights: Mapping[str, int]) -> Json:
 
 
 def annotated(name: str, affinity: Json, *, labels: Mapping[str, str] | None = None, **more: Any) -> Json:
-    document = build.pod(name, labels={"app": "db"} if labels is None else labels, **more)
-    document["spec"]["schedulerName"] = NAME
-    document["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
-    return document
+    annotations = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
+    spec = {"schedulerName": NAME, **more.pop("spec", {})}
+    labels = {"app": "db"} if labels is None else labels
+    return build.pod(name, labels=labels, annotations=annotations, spec=spec, **more)
 
 
-def zones(cluster: Driver, *names: str, nodes: int = 2) -> None:
+def zones(driver: Driver, *names: str, nodes: int = 2) -> None:
     for zone in names:
         for number in range(nodes):
-            cluster.node(f"{zone}-{number}", labels={ZONE: zone}, allocatable={"cpu": "64", "pods": "110"})
+            driver.node(f"{zone}-{number}", labels={ZONE: zone}, allocatable={"cpu": "64", "pods": "110"})
 
 
-def placed(cluster: Driver, documents: Sequence[Json]) -> list[str]:
+def placed(driver: Driver, documents: Sequence[Json]) -> list[str]:
     """Show the pods; return the zones of those that are bound, in their order."""
     for document in documents:
-        cluster.handle(PodSeen(cluster.decoded(document)))
+        driver.handle(PodSeen(driver.decoded(document)))
     return [
         each.node_name.partition("-")[0]
         for _ in range(3 * len(documents) + 3)
-        for each in cluster.cycle()
+        for each in driver.cycle()
         if isinstance(each, Bind)
     ]
 
@@ -72,82 +67,82 @@ def placed(cluster: Driver, documents: Sequence[Json]) -> list[str]:
     ],
 )
 def test_a_percentage_of_the_selected_pods(
-    cluster: Driver, percent: str, n_zones: int, n_pods: int, expected: list[int]
+    driver: Driver, percent: str, n_zones: int, n_pods: int, expected: list[int]
 ):
-    zones(cluster, *"abcd"[:n_zones])
-    got = placed(cluster, [pod(f"p{n}", {"maxPodsPerDomain": percent}) for n in range(n_pods)])
+    zones(driver, *"abcd"[:n_zones])
+    got = placed(driver, [pod(f"p{n}", {"maxPodsPerDomain": percent}) for n in range(n_pods)])
     assert sorted(Counter(got).values()) == expected
 
 
-def test_pods_on_nodes_that_are_gone_are_not_divided(cluster: Driver):
-    zones(cluster, "a")
-    cluster.pod("g0", node="gone", labels={"app": "db"})
-    cluster.pod("g1", node="gone", labels={"app": "db"})
-    assert placed(cluster, [pod(f"p{n}", {"maxPodsPerDomain": "40%"}) for n in range(2)]) == ["a"]
+def test_pods_on_nodes_that_are_gone_are_not_divided(driver: Driver):
+    zones(driver, "a")
+    driver.pod("g0", node="gone", labels={"app": "db"})
+    driver.pod("g1", node="gone", labels={"app": "db"})
+    assert placed(driver, [pod(f"p{n}", {"maxPodsPerDomain": "40%"}) for n in range(2)]) == ["a"]
 
 
 @pytest.mark.parametrize(
     "make", [lambda n, w: pod(n, {"domainWeights": w}), preferring], ids=["hard", "soft"]
 )
-def test_ten_replicas_end_at_70_and_30(cluster: Driver, make: Any):
-    zones(cluster, "a", "b")
-    got = placed(cluster, [make(f"p{n}", {"a": 70, "b": 30}) for n in range(10)])
+def test_ten_replicas_end_at_70_and_30(driver: Driver, make: Any):
+    zones(driver, "a", "b")
+    got = placed(driver, [make(f"p{n}", {"a": 70, "b": 30}) for n in range(10)])
     assert Counter(got) == {"a": 7, "b": 3}
 
 
-def test_a_domain_without_a_weight_gets_none_and_one_that_is_gone_has_no_share(cluster: Driver):
-    zones(cluster, "a", "b", "c")
+def test_a_domain_without_a_weight_gets_none_and_one_that_is_gone_has_no_share(driver: Driver):
+    zones(driver, "a", "b", "c")
     weights = {"domainWeights": {"a": 1, "b": 1, "gone": 8}}
-    assert Counter(placed(cluster, [pod(f"p{n}", weights) for n in range(4)])) == {"a": 2, "b": 2}
-    zones(cluster, "gone")
-    assert placed(cluster, [pod("p5", weights)]) == ["gone"]
+    assert Counter(placed(driver, [pod(f"p{n}", weights) for n in range(4)])) == {"a": 2, "b": 2}
+    zones(driver, "gone")
+    assert placed(driver, [pod("p5", weights)]) == ["gone"]
 
 
-def test_a_full_domain_keeps_its_share_and_the_rest_waits(cluster: Driver):
-    cluster.node("a-0", labels={ZONE: "a"}, allocatable={"cpu": "1", "pods": "110"})
-    zones(cluster, "b")
+def test_a_full_domain_keeps_its_share_and_the_rest_waits(driver: Driver):
+    driver.node("a-0", labels={ZONE: "a"}, allocatable={"cpu": "1", "pods": "110"})
+    zones(driver, "b")
     weights = {"domainWeights": {"a": 1, "b": 1}}
-    got = placed(cluster, [pod(f"p{n}", weights, cpu="1") for n in range(4)])
+    got = placed(driver, [pod(f"p{n}", weights, cpu="1") for n in range(4)])
     assert Counter(got) == {"a": 1, "b": 2}
 
 
-def test_soft_weights_go_on_where_a_domain_is_full(cluster: Driver):
-    cluster.node("a-0", labels={ZONE: "a"}, allocatable={"cpu": "64", "pods": "1"})
-    zones(cluster, "b")
-    assert Counter(placed(cluster, [preferring(f"p{n}", {"a": 9, "b": 1}) for n in range(4)])) == {
+def test_soft_weights_go_on_where_a_domain_is_full(driver: Driver):
+    driver.node("a-0", labels={ZONE: "a"}, allocatable={"cpu": "64", "pods": "1"})
+    zones(driver, "b")
+    assert Counter(placed(driver, [preferring(f"p{n}", {"a": 9, "b": 1}) for n in range(4)])) == {
         "a": 1,
         "b": 3,
     }
 
 
-def test_all_pods_prefer_the_only_domain_with_a_weight(cluster: Driver):
-    zones(cluster, "a", "b")
-    assert placed(cluster, [preferring(f"p{n}", {"a": 1}) for n in range(4)]) == ["a"] * 4
+def test_all_pods_prefer_the_only_domain_with_a_weight(driver: Driver):
+    zones(driver, "a", "b")
+    assert placed(driver, [preferring(f"p{n}", {"a": 1}) for n in range(4)]) == ["a"] * 4
 
 
-def test_a_pod_that_is_placed_by_others_wakes_one_whose_share_it_raises(cluster: Driver):
-    zones(cluster, "a", nodes=1)
-    cluster.node("elsewhere")
+def test_a_pod_that_is_placed_by_others_wakes_one_whose_share_it_raises(driver: Driver):
+    zones(driver, "a", nodes=1)
+    driver.node("elsewhere")
     waiting = pod("q", {"maxPodsPerDomain": "50%"}, spec={"nodeSelector": {ZONE: "a"}})
     assert placed(
-        cluster, [pod("p", {"maxPodsPerDomain": "50%"}, spec={"nodeSelector": {ZONE: "a"}}), waiting]
+        driver, [pod("p", {"maxPodsPerDomain": "50%"}, spec={"nodeSelector": {ZONE: "a"}}), waiting]
     ) == ["a"]
-    running = cluster.decoded(build.pod("r", labels={"app": "db"}, node="elsewhere"))
-    cluster.handle(PodSeen(running))
-    cluster.pass_time(20.0)
-    assert placed(cluster, []) == ["a"]
+    running = driver.decoded(build.pod("r", labels={"app": "db"}, node="elsewhere"))
+    driver.handle(PodSeen(running))
+    driver.pass_time(20.0)
+    assert placed(driver, []) == ["a"]
 
 
-def test_a_running_pods_share_limits_others_and_a_placed_pod_wakes_them(cluster: Driver):
-    zones(cluster, "a", nodes=1)
-    cluster.node("elsewhere")
+def test_a_running_pods_share_limits_others_and_a_placed_pod_wakes_them(driver: Driver):
+    zones(driver, "a", nodes=1)
+    driver.node("elsewhere")
     plain = build.pod("q", labels={"app": "db"}, spec={"nodeSelector": {ZONE: "a"}, "schedulerName": NAME})
     assert placed(
-        cluster, [pod("p", {"maxPodsPerDomain": "50%"}, spec={"nodeSelector": {ZONE: "a"}}), plain]
+        driver, [pod("p", {"maxPodsPerDomain": "50%"}, spec={"nodeSelector": {ZONE: "a"}}), plain]
     ) == ["a"]
-    cluster.handle(PodSeen(cluster.decoded(build.pod("r", labels={"app": "db"}, node="elsewhere"))))
-    cluster.pass_time(20.0)
-    assert placed(cluster, []) == ["a"]
+    driver.handle(PodSeen(driver.decoded(build.pod("r", labels={"app": "db"}, node="elsewhere"))))
+    driver.pass_time(20.0)
+    assert placed(driver, []) == ["a"]
 
 
 def test_a_victim_takes_its_part_of_the_share_along():
@@ -163,9 +158,9 @@ def test_a_victim_takes_its_part_of_the_share_along():
     }
 
 
-def test_weights_divide_the_minimum_of_a_group(cluster: Driver):
+def test_weights_divide_the_minimum_of_a_group(driver: Driver):
     """No member waits for another one to raise its share."""
-    zones(cluster, "a", "b")
+    zones(driver, "a", "b")
     members = []
     for number in range(10):
         document = pod(f"p{number}", {"domainWeights": {"a": 7, "b": 3}})
@@ -174,7 +169,7 @@ def test_weights_divide_the_minimum_of_a_group(cluster: Driver):
             "affinity-scheduler.io/pod-group-min-count": "10",
         }
         members.append(document)
-    assert Counter(placed(cluster, members)) == {"a": 7, "b": 3}
+    assert Counter(placed(driver, members)) == {"a": 7, "b": 3}
 
 
 @settings(max_examples=60, deadline=None)
@@ -188,10 +183,10 @@ def test_every_pod_finds_a_place_and_no_domain_is_a_pod_above_its_share(
     weights: dict[str, int], n_pods: int, is_hard: bool, data: st.DataObject
 ):
     """Domains with room; hard weights hold after every pod, in whatever order zones are preferred otherwise."""
-    cluster = Driver()
-    zones(cluster, *weights, nodes=data.draw(st.integers(1, 2)))
+    driver = Driver()
+    zones(driver, *weights, nodes=data.draw(st.integers(1, 2)))
     make = (lambda n: pod(n, {"domainWeights": weights})) if is_hard else (lambda n: preferring(n, weights))
-    got = placed(cluster, [make(f"p{n}") for n in range(n_pods)])
+    got = placed(driver, [make(f"p{n}") for n in range(n_pods)])
     assert len(got) == n_pods
     if is_hard:
         for n_placed in range(1, n_pods + 1):
