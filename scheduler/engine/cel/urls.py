@@ -127,15 +127,11 @@ def _url(text: str) -> URL:
         raise CelError(f"{prefix}: parse {go_quote(text)}: {error}") from None
 
 
-def _port(url: URL) -> str:
-    _, colon, port = url.host.rpartition(":")
-    return port if colon and _PORT.fullmatch(f":{port}") else ""
-
-
-def _hostname(url: URL) -> str:
-    host, colon, port = url.host.rpartition(":")
-    name = host if colon and _PORT.fullmatch(f":{port}") else url.host
-    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
+def _name_and_port(url: URL) -> tuple[str, str]:
+    name, colon, port = url.host.rpartition(":")
+    if not colon or not _PORT.fullmatch(f":{port}"):
+        name, port = url.host, ""
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name, port
 
 
 def _escaped_path(url: URL) -> str:
@@ -160,8 +156,8 @@ OVERLOADS: Final = [
     *function("isURL", "(string) -> bool", succeeds(parse_url), steps=SLOW, per_item=1),
     *function("getScheme", "url.() -> string", lambda url: url.scheme),
     *function("getHost", "url.() -> string", lambda url: url.host),
-    *function("getHostname", "url.() -> string", _hostname),
-    *function("getPort", "url.() -> string", _port),
+    *function("getHostname", "url.() -> string", lambda url: _name_and_port(url)[0]),
+    *function("getPort", "url.() -> string", lambda url: _name_and_port(url)[1]),
     *function("getEscapedPath", "url.() -> string", _escaped_path, steps=SLOW),
     *function("getQuery", "url.() -> map(string, list(string))", _query, steps=SLOW, takes_meter=True),
 ]

@@ -17,7 +17,7 @@ from scheduler.engine.syntax.quantity_format import FormattedQuantity, binary
 #: Amounts by the name of the capacity.
 Wanted = Mapping[str, FormattedQuantity]
 _NOTHING: Final[Wanted] = {}
-_NO_USE: Final[Mapping[str, int]] = {}
+NO_USE: Final[Mapping[str, int]] = {}
 
 
 def wanted_of(query: DeviceQuery, device: Device) -> Wanted | None:
@@ -38,7 +38,7 @@ def wanted_of(query: DeviceQuery, device: Device) -> Wanted | None:
 
 
 def missing_capacity(
-    wanted: Wanted, device: Device, stored: Mapping[str, int], taken: Mapping[str, int] = _NO_USE
+    wanted: Wanted, device: Device, stored: Mapping[str, int], taken: Mapping[str, int] = NO_USE
 ) -> dict[str, int]:
     """Return what is missing of each capacity, given what is stored and was taken, in billionths."""
     return {

@@ -17,7 +17,7 @@ from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, NotAllocated
-from scheduler.engine.plugins.dynamic_resources.capacity import missing_capacity
+from scheduler.engine.plugins.dynamic_resources.capacity import NO_USE, missing_capacity
 from scheduler.engine.plugins.dynamic_resources.checks import with_queries
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
 from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, missing_counters
@@ -38,7 +38,6 @@ _READ: Final = re.compile(r"""\b(attributes|capacity)\[(['"])([^'"]+)\2\]\.\??(\
 _BILLION: Final = 10**9
 #: Capacities of a device that are named where it lacks the requested one.
 _SHOWN_NAMES: Final = 4
-_NO_USE: Final[Mapping[str, int]] = {}
 #: The shortage of a device that another claim has: the whole device.
 _WHOLE: Final[Mapping[str, int]] = {"": 1}
 
@@ -222,7 +221,7 @@ class DeviceInspection:
         return self._short_of_capacity(query, device) or self._short_of_counters(device, pool)
 
     def _short_of_capacity(self, query: NodeQuery, device: PoolDevice) -> Obstacle | None:
-        consumed = self.devices.allocated.consumed.get(device.id, _NO_USE)
+        consumed = self.devices.allocated.consumed.get(device.id, NO_USE)
         short = missing_capacity(query.wanted_of(device.device) or {}, device.device, consumed)
         uses = (DeviceHolding(device.id, None),) if consumed else ()
         return Obstacle("short of capacity", _short_text(short), short, uses) if short else None

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.explaining import Repair, holdings, pods_to_remove, removal
+from scheduler.engine.framework.explaining import holdings, pods_to_remove, removal
 from scheduler.engine.model.changes import Changes, DropDeviceConstraint, TolerateDeviceTaint
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import DeviceId
@@ -31,14 +31,8 @@ _MAX_VALUES: Final = 16
 _Selects = Callable[[QueryFinding, PoolDevice], bool]
 
 
-def device_repair(nodes: RefusedNodes) -> Repair:
-    """Return what would lift the refusals."""
-    repairs = _Repairs(nodes)
-    return Repair(repairs.alternatives, repairs.effort)
-
-
-class _Repairs:
-    """Changes by row. If a request has alternatives, they free what the first alternative lacks."""
+class DeviceRepairs:
+    """What would lift the refusals of a row; of a request with alternatives, what the first of them lacks."""
 
     def __init__(self, nodes: RefusedNodes) -> None:
         self._nodes = nodes

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation, Repair
 from scheduler.engine.framework.status import Code
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
@@ -23,7 +23,7 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     claims_of,
     value_text,
 )
-from scheduler.engine.plugins.dynamic_resources.device_repairs import device_repair
+from scheduler.engine.plugins.dynamic_resources.device_repairs import DeviceRepairs
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.syntax.plurals import counted
 
@@ -39,9 +39,9 @@ _PODS, _VALUES, _COUNTS, _REASONS = 3, 2, 1, 0
 
 def explain_devices(nodes: RefusedNodes) -> PluginExplanation:
     """Return the explanation of the refusals of a pod with claims."""
-    return PluginExplanation(
-        where=_Texts(nodes).where, repair=device_repair(nodes), admitted="the devices of its claims"
-    )
+    repairs = DeviceRepairs(nodes)
+    repair = Repair(repairs.alternatives, repairs.effort)
+    return PluginExplanation(where=_Texts(nodes).where, repair=repair, admitted="the devices of its claims")
 
 
 def known_classes(context: ExplainContext) -> str:

@@ -16,7 +16,7 @@ from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, Devi
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
-from scheduler.engine.plugins.dynamic_resources.capacity import Wanted, missing_capacity, wanted_of
+from scheduler.engine.plugins.dynamic_resources.capacity import NO_USE, Wanted, missing_capacity, wanted_of
 from scheduler.engine.plugins.dynamic_resources.constraints import AttributeConstraint
 from scheduler.engine.plugins.dynamic_resources.counters import Counters
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, device_reaches
@@ -24,7 +24,6 @@ from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 
 _BLOCKING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
-_NO_USE: Final[Mapping[str, int]] = {}
 
 
 class Verdict(Enum):
@@ -168,7 +167,7 @@ class NodeDevices:
         wanted = query.wanted_of(device.device)
         if wanted is None:
             return False
-        stored = self._allocated.consumed.get(device.id, _NO_USE)
+        stored = self._allocated.consumed.get(device.id, NO_USE)
         return not missing_capacity(wanted, device.device, stored, self._taken_of(device))
 
     def take(self, query: NodeQuery, device: PoolDevice) -> Taken:
