@@ -284,6 +284,7 @@ def _annotated(text: str) -> Json:
     return made
 
 
+OTHER_LABEL, _LABELLED = node("a", labels={"x": "y"}), node("a", labels={ZONE: "z", "x": "y"})
 _TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
 
 GANG_SCHEDULING: Final = [
@@ -323,6 +324,13 @@ INTER_POD_AFFINITY: Final = [
     ),
     Change("1.9 affinity: a node with the key comes", None, _zoned("z"), True),
     Change("1.9 affinity: a node without it comes", None, _zoned(None), False),
+    # What new labels of a node do help is drawn in test_waking_by_labels.
+    Change("1.9 affinity: a node gains another label", _zoned("z"), _LABELLED, False),
+    Change("1.9 affinity: another label of a node changes", OTHER_LABEL, node("a", labels={"x": "z"}), False),
+    Change("1.9 affinity: a node without the key loses a label", OTHER_LABEL, _zoned(None), False),
+    Change("1.9 anti: a node gains the key", OTHER_LABEL, _LABELLED, False, FAR_FROM_WEB),
+    Change("1.9 anti: a node loses another label", _LABELLED, _zoned("z"), False, FAR_FROM_WEB),
+    Change("1.9 no terms at all: a node is relabelled", _zoned("y"), _zoned("z"), False, pod()),
     Change("1.9 anti: any node comes", None, _zoned(None), True, pending=FAR_FROM_WEB),
     Change("1.9 a node goes, and its pods with it", _zoned("z"), None, True),
     Change("1.9 no terms of its own: any node comes", None, _zoned(None), True, pending=pod()),
