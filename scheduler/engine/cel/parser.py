@@ -100,9 +100,10 @@ class _Parser:
         return self._tokens[self._index - 1][1]
 
     def _accept(self, kind: str) -> bool:
-        is_next = self._kind == kind
-        self._index += is_next
-        return is_next
+        if self._tokens[self._index][0] != kind:
+            return False
+        self._index += 1
+        return True
 
     def expect(self, kind: str) -> str:
         """Take a token, which must be of a kind; return its text."""

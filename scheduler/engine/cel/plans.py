@@ -52,8 +52,10 @@ class Plan:
 
     def __init__(self, run: Run, kind: str = "", parts: "Sequence[Plan]" = (), own: int = 1) -> None:
         self.run, self.kind, self.parts = run, kind, parts
-        self.weight: int = own + sum(part.weight for part in parts)
-        self.depth: int = 1 + max((part.depth for part in parts), default=0)
+        self.weight, self.depth = own, 1
+        for part in parts:
+            self.weight += part.weight
+            self.depth = max(self.depth, part.depth + 1)
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"it nests deeper than {MAX_DEPTH}")
         self.is_constant = False
