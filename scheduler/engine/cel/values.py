@@ -188,11 +188,7 @@ def key_value(key: Value) -> Value:
 
 
 def equal(left: Value, right: Value, meter: Meter) -> bool:
-    """
-    Return whether two values are equal; numbers are compared across their types.
-
-    Raises CelError if the left value is of a library and the right one is of another type.
-    """
+    """Return whether two values are equal; raise CelError if the left one is of a library and the other is not."""
     class_, other = left.__class__, right.__class__
     if class_ is other:
         if class_ is int or class_ is bool:

@@ -75,11 +75,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class QueryFinding:
-    """
-    What one query finds on a node: a request, or one of its alternatives.
-
-    `free`: what it could take if nothing else were requested. `refused`: all others, each with the reason.
-    """
+    """What one query finds on a node. `free`: what it could take if nothing else were requested; and the others."""
 
     query: NodeQuery
     free: Sequence[PoolDevice]
@@ -124,11 +120,7 @@ class NodeFindings:
 
 @dataclass(slots=True)
 class DeviceInspection:
-    """
-    Looks at the devices of nodes, one after another, once for all nodes with the same slices.
-
-    `n_budgets`: how much may still be evaluated. `n_devices`: how many devices may still be looked at.
-    """
+    """Looks at the devices of nodes within two budgets, once for all nodes with the same slices."""
 
     index: PoolIndex
     devices: Devices

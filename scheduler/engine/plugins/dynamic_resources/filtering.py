@@ -137,11 +137,7 @@ class DeviceFilter(NodeFilter):
         yield from self._look_at(rows, until_error=True)
 
     def mask_within(self, rows: Mask) -> Mask:
-        """
-        Return the same for these rows alone.
-
-        Raises PluginFailed if the search for devices fails at one of them, or is not over at any.
-        """
+        """Return the same for these rows; raise PluginFailed if the search fails at one, or is not over at any."""
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
         for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():

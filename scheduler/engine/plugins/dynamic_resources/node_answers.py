@@ -57,11 +57,7 @@ class Question(NamedTuple):
 
 
 class NodeAnswers:
-    """
-    The answers of all rows for claims of one form, by row.
-
-    `scores`: what the alternatives of requests add to the score of a row with devices.
-    """
+    """The answers of all rows for claims of one form, and what alternatives of requests add to a row's score."""
 
     def __init__(self) -> None:
         self.answers: Answers = np.zeros(0, np.int8)

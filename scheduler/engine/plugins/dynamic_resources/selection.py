@@ -57,11 +57,7 @@ Keep: TypeAlias = Callable[[Hashable, Callable[[], ExpressionResults]], Expressi
 
 
 class SelectorResults:
-    """
-    The results of CEL expressions by device, for one pod.
-
-    Evaluations in a cycle are bounded. Their results are kept, so that the next cycle gets further.
-    """
+    """The results of CEL expressions for one pod: bounded in a cycle, and kept, so that the next one gets further."""
 
     def __init__(self, keep: Keep = lambda _key, make: make()) -> None:
         self._keep = keep

@@ -46,11 +46,7 @@ def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = 
 
 
 class DeviceTrials:
-    """
-    The trials of one pod's claims. The same question is searched once in a cycle, however often it is asked.
-
-    All searches share the budget of the cycle; a search that ends at the limit counts as a refusal.
-    """
+    """The trials of one pod's claims, which share the cycle's budget; a search that ends at the limit is a refusal."""
 
     def __init__(self, own: Sequence[ResourceClaim], allocator: Allocator, view: ClusterView) -> None:
         """`own`: all claims of the pod; what they hold stays theirs."""

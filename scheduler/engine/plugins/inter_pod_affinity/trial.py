@@ -43,11 +43,7 @@ class _LimitHere:
 
 
 class DeclaredAgainst:
-    """
-    The anti-affinity that pods declare against the incoming one and that does not yield to it.
-
-    The terms are kept by label set and spec during one decision.
-    """
+    """The anti-affinity that pods declare against the incoming one and that does not yield to it, for one decision."""
 
     def __init__(self, context: PodContext, view: ClusterView) -> None:
         self._context = context

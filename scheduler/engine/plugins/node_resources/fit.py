@@ -163,11 +163,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> Request:
-    """
-    Return the amounts that the filter checks, in order: cpu, memory and ephemeral-storage, then the others by name.
-
-    A request of 0 is not checked. Ignore lists apply only to extended resources.
-    """
+    """Return the amounts that are checked, none of 0: cpu, memory and ephemeral-storage, then the others by name."""
     plain = [(name, request[name]) for name in PLAIN_RESOURCES if request.get(name, 0) > 0]
     scalar = [
         (name, amount)

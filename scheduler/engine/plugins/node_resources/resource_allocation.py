@@ -77,11 +77,7 @@ CPU_AND_MEMORY: Final = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
 
 class RequestedToCapacityRatio(Wire, frozen=True):
-    """
-    The points of the function that gives a score to a share in use, in strictly increasing order of utilization.
-
-    Scores are as configured (0 to 10), not yet scaled to 100.
-    """
+    """The scores, from 0 to 10, of shares in use, in strictly increasing order of utilization."""
 
     shape: tuple[ShapePoint, ...] = ()
 
