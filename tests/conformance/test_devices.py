@@ -18,8 +18,8 @@ def lives() -> list[DeviceLife]:
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("first", range(5))
 def test_the_product_lives_as_recorded(lives: list[DeviceLife], first: int, fresh: bool) -> None:
-    """Every second life, and every tenth on a product built anew; `python -m tests.conformance` plays them all."""
-    played = lives[first + 5 :: 50] if fresh else lives[first::10]
+    """All lives, and every tenth on a product that is built anew before each step."""
+    played = lives[first + 5 :: 50] if fresh else lives[first::5]
     assert len(played) > 10
     found = [
         f"{place} {mismatch}"
@@ -28,13 +28,6 @@ def test_the_product_lives_as_recorded(lives: list[DeviceLife], first: int, fres
         for mismatch in mismatches
     ]
     assert found == []
-
-
-def test_a_life_of_upstreams_defects_differs_in_devices_alone(lives: list[DeviceLife]) -> None:
-    quirks = [life for life in lives if life.quirk]
-    assert len(quirks) > 10
-    for life in quirks[:4]:
-        assert [mismatch for _, found in life_answers(life, fresh=False) for mismatch in found] == []
 
 
 def test_a_life_that_is_said_to_differ_and_does_not_is_a_mismatch(lives: list[DeviceLife]) -> None:
