@@ -151,7 +151,7 @@ def _options(args: argparse.Namespace) -> Options:
     election = None
     if args.leader_elect == "true":
         lease = msgspec.structs.replace(
-            settings.leader_election, resource_namespace=args.namespace, resource_name=args.name
+            settings.configuration.leader_election, resource_namespace=args.namespace, resource_name=args.name
         )
         election = server_flags.checked_election(lease)
     limits = EvictionLimits(

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from scheduler.tools.page.cluster_page import ClusterPage
 
     settings = settings_of(args)
-    election = settings.leader_election
+    election = settings.configuration.leader_election
     serving = serving_flags.listening(args)
     flags = {
         **kube_scheduler_flags.flag_values(args),
@@ -120,14 +120,11 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
     settings = server_flags.with_kubeconfig(settings_flags.settings(args), args.kubeconfig)
-    client, unset = settings.client_connection, ClientConnection()
+    client, unset = settings.configuration.client_connection, ClientConnection()
     if not args.config and args.kube_api_qps is not None:
         client = msgspec.structs.replace(client, qps=args.kube_api_qps or unset.qps)
     if not args.config and args.kube_api_burst is not None:
         client = msgspec.structs.replace(client, burst=args.kube_api_burst or unset.burst)
-    return replace(
-        settings,
-        client_connection=client,
-        leader_election=election_flags.overridden(settings.leader_election, args),
-        notes=(*settings.notes, *kube_scheduler_flags.notes(args)),
-    )
+    election = election_flags.overridden(settings.configuration.leader_election, args)
+    notes = (*settings.notes, *kube_scheduler_flags.notes(args))
+    return replace(settings.changed(client_connection=client, leader_election=election), notes=notes)

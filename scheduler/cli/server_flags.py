@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -59,9 +58,8 @@ def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
     """Return the settings with --kubeconfig, if given. Unlike here, kube-scheduler ignores the flag beside --config."""
     if not kubeconfig:
         return settings
-    return replace(
-        settings, client_connection=msgspec.structs.replace(settings.client_connection, kubeconfig=kubeconfig)
-    )
+    client = msgspec.structs.replace(settings.configuration.client_connection, kubeconfig=kubeconfig)
+    return settings.changed(client_connection=client)
 
 
 def checked_election(settings: LeaderElection) -> LeaderElection:

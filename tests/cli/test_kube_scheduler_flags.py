@@ -182,8 +182,11 @@ def test_election_and_rate_limit_override_the_defaults() -> None:
             "--emulated-version=kube=1.35",
         )
     )
-    election = settings.leader_election
+    election = settings.configuration.leader_election
     assert (election.leader_elect, election.resource_name, election.resource_namespace) == (False, "a", "b")
     assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (60, 40, 1)
-    assert (settings.client_connection.qps, settings.client_connection.burst) == (20, 30)
+    assert (settings.configuration.client_connection.qps, settings.configuration.client_connection.burst) == (
+        20,
+        30,
+    )
     assert settings.semantics == semantics_of(Version(1, 35), {Gate.POD_LEVEL_RESOURCES: False})

@@ -52,8 +52,8 @@ def build_queue(
     """Return the queue for the pods of all profiles."""
     return PodQueue(
         profiles,
-        initial_backoff_s=settings.pod_initial_backoff_s,
-        max_backoff_s=settings.pod_max_backoff_s,
+        initial_backoff_s=settings.configuration.pod_initial_backoff_s,
+        max_backoff_s=settings.configuration.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
         namespace_share=namespace_share,
         semantics=settings.semantics,
@@ -134,7 +134,7 @@ def _build_profile(
         pre_enqueue=profile.plugins_by_point["preEnqueue"],
         args_by_plugin=profile.args_by_plugin,
         context=context,
-        percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
+        percentage_of_nodes_to_score=settings.configuration.percentage_of_nodes_to_score
         if percentage is None
         else percentage,
         out_of_tree=settings.out_of_tree,

@@ -117,7 +117,11 @@ async def connect(
     not answer; InvalidSettingsError for a feature gate that cannot be switched in its version.
     """
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
-    settings, election, hook = options.settings.client_connection, options.election, metrics.on_request
+    settings, election, hook = (
+        options.settings.configuration.client_connection,
+        options.election,
+        metrics.on_request,
+    )
     credentials = await load_credentials(
         kubeconfig=settings.kubeconfig or None, master=options.master, environ=environ
     )

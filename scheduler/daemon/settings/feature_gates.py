@@ -66,7 +66,8 @@ class RequestedSemantics:
         """
         Return the semantics of the version that was asked for, else of the nearest known one to the server's.
 
-        Raises InvalidSettingsError naming each gate that cannot be switched in that version.
+        Without a server, or if it does not say its version: of the default one. Raises InvalidSettingsError naming each
+        gate that cannot be switched in that version.
         """
         version = self.version or nearest_known(server)
         problems = Problems(FLAG)

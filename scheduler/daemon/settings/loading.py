@@ -7,24 +7,23 @@ component-base/config/validation (kubernetes 1.36).
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler.daemon.settings.decoding import decoded
+from scheduler.daemon.settings.decoding import checked_fields
 from scheduler.daemon.settings.documents import MAX_CHARS, read_document
 from scheduler.daemon.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems, described, shown
 from scheduler.daemon.settings.profiles import ProfileFields, check_percentage, read_profiles
-from scheduler.daemon.settings.resolved import ClientConnection, LeaderElection, ProfileSettings, Settings
+from scheduler.daemon.settings.resolved import Configuration, LeaderElection, Settings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.engine.model.wire import Int32, Int64, Wire
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.syntax.durations import format_duration
-from scheduler.errors import InvariantViolation
 
 KIND: Final = "KubeSchedulerConfiguration"
 STANDARD_INPUT: Final = "-"
@@ -36,21 +35,12 @@ _JITTER_FACTOR: Final = 1.2
 _Section = TypeVar("_Section", bound=Wire)
 
 
-class _Configuration(Wire, frozen=True):
+class _File(Configuration, frozen=True):
     """The fields of a file."""
 
     api_version: str = ""
     kind: str = ""
-    parallelism: Int32 = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
     profiles: tuple[ProfileFields, ...] = ()
-    percentage_of_nodes_to_score: Int32 = 0
-    pod_initial_backoff_seconds: Int64 = 1
-    pod_max_backoff_seconds: Int64 = 10
-    enable_profiling: bool = True
-    enable_contention_profiling: bool | None = None
-    delay_cache_until_active: bool = False
     extenders: tuple[dict[str, object], ...] = ()
 
 
@@ -68,7 +58,6 @@ def load_settings(
     source = "standard input" if file == STANDARD_INPUT else file
     problems = Problems(source)
     problems.include(plugins.problems)
-    content = b""
     try:
         if file == STANDARD_INPUT:
             content = sys.stdin.buffer.read(MAX_CHARS + 1)
@@ -76,21 +65,16 @@ def load_settings(
             with Path(file).open("rb") as stream:
                 content = stream.read(MAX_CHARS + 1)
     except FileNotFoundError:
-        problems.found("", "no such file", _EXPECTED_FILE)
+        problems.stop("", "no such file", _EXPECTED_FILE)
     except (OSError, ValueError) as error:
-        problems.found(
-            "", f"a file that cannot be read ({getattr(error, 'strerror', None) or error})", _EXPECTED_FILE
-        )
+        why = getattr(error, "strerror", None) or error
+        problems.stop("", f"a file that cannot be read ({why})", _EXPECTED_FILE)
     if len(content) > MAX_CHARS:
-        problems.found("", f"more than {MAX_CHARS} bytes", "fewer")
-    if len(problems.lines) > len(plugins.problems):
-        problems.raise_if_any()
+        problems.stop("", f"more than {MAX_CHARS} bytes", "fewer")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        problems.found("", f"no UTF-8 at byte {error.start}", "UTF-8 text")
-        problems.raise_if_any()
-        raise
+        problems.stop("", f"no UTF-8 at byte {error.start}", "UTF-8 text")
     return parse_settings(text, source, semantics, plugins)
 
 
@@ -100,23 +84,17 @@ def parse_settings(
     semantics: Semantics = DEFAULT_SEMANTICS,
     plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
-    """
-    Return the settings in `text`, YAML or JSON; messages call it `source`.
-
-    Raises InvalidSettingsError with a line for every problem.
-    """
+    """Return the settings in `text`, YAML or JSON, which messages call `source`; raise InvalidSettingsError."""
     problems = Problems(source)
     problems.include(plugins.problems)
     document = read_document(text, problems)
     if not isinstance(document, dict):
-        if len(problems.lines) == len(plugins.problems):
-            problems.found("", described(document) if text.strip() else "nothing", f"a {KIND}")
-        problems.raise_if_any()
-        raise InvariantViolation("a document without a problem is an object")
+        if len(problems.lines) > len(plugins.problems):
+            problems.raise_if_any()
+        problems.stop("", described(document) if text.strip() else "nothing", f"a {KIND}")
     _check_type(document, problems)
-    settings = _settings(
-        decoded(document, _Configuration, "", problems), semantics, plugins.by_name, problems
-    )
+    fields = checked_fields(document, _File, "", problems)
+    settings = _settings(fields, semantics, plugins.by_name, problems)
     problems.raise_if_any()
     return settings
 
@@ -140,11 +118,12 @@ def default_settings(
 
 
 def _settings(
-    given: _Configuration,
+    fields: Mapping[str, object],
     semantics: Semantics,
     out_of_tree: Mapping[str, OutOfTreePlugin],
     problems: Problems,
 ) -> Settings:
+    given = msgspec.convert(fields, _File)
     client_connection, leader_election = (
         _completed(given.client_connection),
         _completed(given.leader_election),
@@ -157,9 +136,15 @@ def _settings(
         problems.invalid("parallelism", given.parallelism, "should be an integer value greater than zero")
     notes: list[str] = []
     profiles = read_profiles(given.profiles, semantics, notes, problems, out_of_tree)
-    notes.extend(_notes_of_unused(out_of_tree, profiles))
+    used = {name for profile in profiles for names in profile.plugins_by_point.values() for name in names}
+    # An installed package may have many plugins.
+    notes += (
+        f"{plugin.source}: no profile switches plugin {name} on"
+        for name, plugin in out_of_tree.items()
+        if not plugin.is_installed and name not in used
+    )
     check_percentage(given.percentage_of_nodes_to_score, "", problems)
-    initial_s, max_s = given.pod_initial_backoff_seconds, given.pod_max_backoff_seconds
+    initial_s, max_s = given.pod_initial_backoff_s, given.pod_max_backoff_s
     if initial_s <= 0:
         problems.invalid("podInitialBackoffSeconds", initial_s, "must be greater than 0")
     if max_s < initial_s:
@@ -169,20 +154,18 @@ def _settings(
         found = f"an extender at {described(extender.get('urlPrefix'))}"
         problems.found(f"extenders[{index}]", found, "none (extenders are not supported yet)")
     contention = given.enable_contention_profiling
+    configuration = msgspec.structs.replace(
+        msgspec.convert(fields, Configuration),
+        client_connection=client_connection,
+        leader_election=leader_election,
+        enable_contention_profiling=given.enable_profiling if contention is None else contention,
+    )
     return Settings(
         profiles=profiles,
-        parallelism=given.parallelism,
-        leader_election=leader_election,
-        client_connection=client_connection,
-        enable_profiling=given.enable_profiling,
-        enable_contention_profiling=given.enable_profiling if contention is None else contention,
-        percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
-        pod_initial_backoff_s=initial_s,
-        pod_max_backoff_s=max_s,
-        delay_cache_until_active=given.delay_cache_until_active,
+        configuration=configuration,
         semantics=semantics,
         notes=tuple(notes),
-        out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
+        out_of_tree={name: plugin for name, plugin in out_of_tree.items() if name in used},
     )
 
 
@@ -192,21 +175,6 @@ def _completed(section: _Section) -> _Section:
     unset = {field.name: field.default for field in fields if getattr(section, field.name) in ("", 0)}
     unset.pop("leader_elect", None)
     return msgspec.structs.replace(section, **unset)
-
-
-def _notes_of_unused(
-    out_of_tree: Mapping[str, OutOfTreePlugin], profiles: Iterable[ProfileSettings]
-) -> Iterable[str]:
-    """Return a note for each plugin of a file that nothing switches on; an installed package may have many."""
-    return (
-        f"{plugin.source}: no profile switches plugin {name} on"
-        for name, plugin in out_of_tree.items()
-        if not plugin.is_installed and not _is_used(name, profiles)
-    )
-
-
-def _is_used(name: str, profiles: Iterable[ProfileSettings]) -> bool:
-    return any(name in names for profile in profiles for names in profile.plugins_by_point.values())
 
 
 def _check_type(document: Mapping[str, object], problems: Problems) -> None:

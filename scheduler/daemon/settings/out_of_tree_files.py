@@ -71,123 +71,119 @@ def load_plugins(paths: Sequence[str], *, installed: bool = True) -> LoadedPlugi
     Of a folder, every `*.py` is read but tests, `conftest.py` and files that begin with an underscore. A file may
     import others of its folder, as a script may. Never raises.
     """
-    found: dict[str, OutOfTreePlugin] = {}
-    problems: list[str] = []
-    files = {file.resolve(): file for path in paths for file in _files(path, problems)}
+    finder = _Finder()
+    files = {file.resolve(): file for path in paths for file in finder.files(path)}
     for resolved, file in files.items():
-        _add(_plugins_in_file(resolved, str(file), problems), found, problems)
+        finder.add_file(resolved, str(file))
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP) if installed else (), key=lambda one: one.name):
-        _add(_plugins_of(entry, problems), found, problems)
-    return LoadedPlugins(found, tuple(problems))
+        finder.add_entry(entry)
+    return finder.loaded()
 
 
 def load_classes(classes: Iterable[type[Any]]) -> LoadedPlugins:
     """Return the plugins of these classes, as if a file had them. Never raises."""
-    found: dict[str, OutOfTreePlugin] = {}
-    problems: list[str] = []
+    finder = _Finder()
     for one in classes:
-        _add(_checked(one, one.__module__, "", problems), found, problems)
-    return LoadedPlugins(found, tuple(problems))
+        finder.add(one, one.__module__, "")
+    return finder.loaded()
 
 
-def _files(path: str, problems: list[str]) -> list[Path]:
-    where = Path(path)
-    if where.is_dir():
+class _Finder:
+    """Collects plugins by name, and a line for each mistake."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, OutOfTreePlugin] = {}
+        self._problems: list[str] = []
+
+    def loaded(self) -> LoadedPlugins:
+        return LoadedPlugins(self._found, tuple(self._problems))
+
+    def files(self, path: str) -> list[Path]:
+        where = Path(path)
+        if where.is_file():
+            return [where]
+        if not where.is_dir():
+            self._report(path, "", "found no such file, expected a Python file or a folder of them")
+            return []
         files = [
             one for one in sorted(where.glob("*.py")) if not one.name.startswith(("_", "test_", "conftest."))
         ]
         if not files:
-            _report(problems, path, "", "found no Python file, expected at least one with a plugin")
+            self._report(path, "", "found no Python file, expected at least one with a plugin")
         return files
-    if where.is_file():
-        return [where]
-    _report(problems, path, "", "found no such file, expected a Python file or a folder of them")
-    return []
 
+    def add_file(self, file: Path, source: str) -> None:
+        # After all others, so that no file of the folder takes the place of a package.
+        if str(file.parent) not in sys.path:
+            sys.path.append(str(file.parent))
+        name = f"affinity_scheduler_plugins.{file}"
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            self._report(source, "", "found another name, expected one that ends in .py")
+            return
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - code of the user's may raise anything
+            self._report(source, _line_of(error, str(file)), _text(error))
+            return
+        self._add_module(module, source, str(getattr(module, "__version__", "")))
 
-def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[OutOfTreePlugin]:
-    # After all others, so that no file of the folder takes the place of a package.
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
-    name = f"affinity_scheduler_plugins.{file}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        _report(problems, source, "", "found another name, expected one that ends in .py")
-        return
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of the user's may raise anything
-        _report(problems, source, _line_of(error, str(file)), _text(error))
-        return
-    yield from _plugins_in(module, source, str(getattr(module, "__version__", "")), problems)
-
-
-def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[OutOfTreePlugin]:
-    package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("", "")
-    source = INSTALLED + package
-    try:
-        loaded = entry.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-        _report(problems, source, "", f"entry point {entry.name}: {_text(error)}")
-        return
-    if isinstance(loaded, ModuleType):
-        yield from _plugins_in(loaded, source, version, problems)
-    elif isinstance(loaded, type):
-        yield from _checked(loaded, source, version, problems)
-    else:
-        text = f"entry point {entry.name}: found {entry.value}, expected a class or a module"
-        _report(problems, source, "", text)
-
-
-def _plugins_in(
-    module: ModuleType, source: str, version: str, problems: list[str]
-) -> Iterator[OutOfTreePlugin]:
-    """Yield the plugins that the module defines: its public classes with a `name` or a plugin's methods."""
-    classes = [
-        one
-        for key, one in vars(module).items()
-        if isinstance(one, type) and one.__module__ == module.__name__ and not key.startswith("_")
-    ]
-    plugins = [one for one in classes if _looks_like_plugin(one)]
-    if not plugins:
-        methods = ", ".join(METHOD_BY_POINT.values())
-        _report(
-            problems,
-            source,
-            "",
-            f"found no plugin, expected a class with a name and one of the methods {methods}; "
-            "begin the name of a file without plugins with an underscore",
-        )
-    for one in plugins:
-        yield from _checked(one, source, version, problems)
-
-
-def _looks_like_plugin(one: type[Any]) -> bool:
-    return any(callable(getattr(one, method, None)) for method in METHOD_BY_POINT.values())
-
-
-def _add(plugins: Iterable[OutOfTreePlugin], found: dict[str, OutOfTreePlugin], problems: list[str]) -> None:
-    for plugin in plugins:
-        other = found.get(plugin.name)
-        if other is None:
-            found[plugin.name] = plugin
+    def add_entry(self, entry: EntryPoint) -> None:
+        package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("", "")
+        source = INSTALLED + package
+        try:
+            loaded = entry.load()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+            self._report(source, "", f"entry point {entry.name}: {_text(error)}")
+            return
+        if isinstance(loaded, ModuleType):
+            self._add_module(loaded, source, version)
+        elif isinstance(loaded, type):
+            self.add(loaded, source, version)
         else:
-            line = _class_line(plugin.plugin_class)
-            _report(problems, plugin.source, line, f"the name {plugin.name} is taken by {other.source}")
+            text = f"entry point {entry.name}: found {entry.value}, expected a class or a module"
+            self._report(source, "", text)
 
+    def _add_module(self, module: ModuleType, source: str, version: str) -> None:
+        """Add the plugins that the module defines: its public classes with a plugin's methods."""
+        plugins = [
+            one
+            for key, one in vars(module).items()
+            if isinstance(one, type) and one.__module__ == module.__name__ and not key.startswith("_")
+            if any(callable(getattr(one, method, None)) for method in METHOD_BY_POINT.values())
+        ]
+        if not plugins:
+            methods = ", ".join(METHOD_BY_POINT.values())
+            self._report(
+                source,
+                "",
+                f"found no plugin, expected a class with a name and one of the methods {methods}; "
+                "begin the name of a file without plugins with an underscore",
+            )
+        for one in plugins:
+            self.add(one, source, version)
 
-def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> Iterator[OutOfTreePlugin]:
-    """Yield the plugin of a class; none after a mistake."""
-    faults = list(_faults(one))
-    name = getattr(one, "name", one.__name__)
-    for fault in faults:
-        _report(problems, source, _class_line(one), f"plugin {name}: {fault}")
-    if faults:
-        return
-    points = _points(one)
-    weight = getattr(one, "default_weight", 1) if "score" in points else 0
-    yield OutOfTreePlugin(name, one, source, str(getattr(one, "version", version)), points, weight)
+    def add(self, one: type[Any], source: str, version: str) -> None:
+        """Add the plugin of a class, unless it has a fault."""
+        line, faults = _class_line(one), list(_faults(one))
+        name = getattr(one, "name", one.__name__)
+        for fault in faults:
+            self._report(source, line, f"plugin {name}: {fault}")
+        if faults:
+            return
+        if name in self._found:
+            self._report(source, line, f"the name {name} is taken by {self._found[name].source}")
+            return
+        points = _points(one)
+        weight = getattr(one, "default_weight", 1) if "score" in points else 0
+        version = str(getattr(one, "version", version))
+        self._found[name] = OutOfTreePlugin(name, one, source, version, points, weight)
+
+    def _report(self, source: str, line: str, text: str) -> None:
+        where = Problems(source)
+        where.add(line, text)
+        self._problems.extend(where.lines)
 
 
 def _faults(one: type[Any]) -> Iterator[str]:
@@ -201,11 +197,10 @@ def _faults(one: type[Any]) -> Iterator[str]:
     if needed != CONTRACT_VERSION:
         yield f"needs version {needed!r} of the plugin contract, this scheduler has version {CONTRACT_VERSION}"
         return
-    if _is_tuple(one, "extension_points", str):
-        yield from _faults_of_points(one)
-    else:
+    if not _is_tuple(one, "extension_points", str):
         yield f"found extension_points {one.extension_points!r}, expected a tuple such as ('filter', 'score')"
         return
+    yield from _faults_of_points(one)
     if not _is_tuple(one, "node_annotations", str):
         yield f"found node_annotations {one.node_annotations!r}, expected a tuple of keys"
     if not _is_tuple(one, "storage_kinds", StorageKind):
@@ -279,12 +274,6 @@ def _points(one: type[Any]) -> tuple[str, ...]:
     if named is not None:
         return tuple(dict.fromkeys(named))
     return tuple(point for point, method in METHOD_BY_POINT.items() if callable(getattr(one, method, None)))
-
-
-def _report(problems: list[str], source: str, line: str, text: str) -> None:
-    where = Problems(source)
-    where.add(line, text)
-    problems.extend(where.lines)
 
 
 def _class_line(one: type[Any]) -> str:

@@ -1,21 +1,23 @@
 """
-Reads, defaults and validates the arguments of plugins.
+Reads, defaults and validates the arguments of plugins. Those of an out-of-tree plugin are a struct of its own.
 
 Source: pkg/scheduler/apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go (kubernetes 1.36).
 Difference: NodeResourcesFit's arguments are validated on reading; upstream validates them when it builds the plugin,
 and its message lacks their place in the file.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.daemon.settings.decoding import decoded
-from scheduler.daemon.settings.out_of_tree_arguments import OF_TYPE
+from scheduler.daemon.settings.decoding import checked_fields, decoded
+from scheduler.daemon.settings.out_of_tree_files import fault_when_made
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.framework.out_of_tree_results import described as described_error
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model import wire
 from scheduler.engine.model.affinity import label_selector
@@ -54,6 +56,8 @@ from scheduler.engine.syntax.selectors import SelectorError
 DEFAULT_ARGS: Final[Mapping[str, wire.Wire]] = MappingProxyType(
     {name: kind() for name, plugin in IN_TREE.items() if (kind := plugin.args_type) is not None}
 )
+#: Fields that the arguments of any plugin may have.
+_OF_TYPE: Final = ("apiVersion", "kind")
 #: An argument of DefaultPreemption that ended.
 _ENDED: Final = "preferFewerVictims"
 
@@ -71,7 +75,7 @@ def read_args(name: str, value: object, path: str, semantics: Semantics, problem
         instead = "give pods that are to stay a higher priority or a PodDisruptionBudget"
         problems.add(f"{path}.{_ENDED}", f"has ended; {instead}")
         value = {field: given for field, given in value.items() if field != _ENDED}
-    args = _CHECKS[kind](decoded(value, kind, path, problems, also=OF_TYPE), path, problems)
+    args = _CHECKS[kind](decoded(value, kind, path, problems, also=_OF_TYPE), path, problems)
     # Upstream refuses the shape while the gate is off.
     gate, shape = Gate.STORAGE_CAPACITY_SCORING, value.get("shape") if isinstance(value, dict) else None
     if kind is VolumeBindingArgs and shape is not None and not semantics.enabled(gate):
@@ -291,3 +295,43 @@ def note_without_effect(args: object) -> str:
             "filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together"
         )
     return ""
+
+
+def read_out_of_tree_args(value: object, plugin: OutOfTreePlugin, path: str, problems: Problems) -> object:
+    """Return the arguments of a plugin that takes some, complete; None after a problem."""
+    kind, n_problems = plugin.args_type, len(problems.lines)
+    if kind is None:
+        return None
+    fields = checked_fields({} if value is None else value, kind, path, problems, also=_OF_TYPE)
+    if len(problems.lines) > n_problems:
+        return None
+    try:
+        args: object = msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:  # the struct's own check, of several fields
+        problems.add(path, str(error))
+        return None
+    except Exception as error:  # noqa: BLE001 - the same check, which may raise anything
+        problems.add(path, described_error(error, kind))
+        return None
+    for fault in fault_when_made(plugin.plugin_class, args):
+        problems.add(path, f"plugin {plugin.name} {fault}")
+    return args
+
+
+def add_default_args(
+    path: str,
+    args_by_plugin: Mapping[str, object],
+    out_of_tree: Iterable[OutOfTreePlugin],
+    problems: Problems,
+) -> Mapping[str, object]:
+    """Return the arguments with those of the out_of_tree that the profile runs and configures nowhere."""
+    complete = dict(args_by_plugin)
+    for plugin in out_of_tree:
+        if plugin.args_type is None or plugin.name in complete:
+            continue
+        missing = [one.encode_name for one in msgspec.structs.fields(plugin.args_type) if one.required]
+        if missing:
+            problems.required(path, f"plugin {plugin.name} has no default for {', '.join(missing)}")
+        else:
+            complete[plugin.name] = plugin.args_type()
+    return MappingProxyType(complete)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,35 +15,38 @@ from scheduler.version import product_version
 
 
 def plugin_rows(out_of_tree: Iterable[OutOfTreePlugin]) -> list[dict[str, Any]]:
-    """Return a row for each plugin that is built, and for these of the user's."""
-    return [*_in_tree(), *map(_guest, out_of_tree)]
-
-
-def _in_tree() -> Iterator[dict[str, Any]]:
+    """Return a row for each plugin that is built in, and for these of the user's."""
     version = product_version()
-    for name, plugin in IN_TREE_BY_NAME.items():
-        if name not in IN_TREE:
-            continue
-        kind = IN_TREE[name].args_type
-        yield {
-            "name": name,
-            "version": version,
-            "from": "built in",
-            "points": list(IN_TREE[name].extension_points),
-            "weight": plugin.weight,
-            "arguments": {} if kind is None else args_document(kind()),
-        }
+    built_in = (
+        _row(name, version, "built in", IN_TREE[name].extension_points, known.weight, _own_defaults(name))
+        for name, known in IN_TREE_BY_NAME.items()
+        if name in IN_TREE
+    )
+    guests = (
+        _row(
+            each.name, each.version, each.source, each.points, each.default_weight, _defaults(each.args_type)
+        )
+        for each in out_of_tree
+    )
+    return [*built_in, *guests]
 
 
-def _guest(plugin: OutOfTreePlugin) -> dict[str, Any]:
+def _row(
+    name: str, version: str, source: str, points: Iterable[str], weight: int, arguments: Mapping[str, object]
+) -> dict[str, Any]:
     return {
-        "name": plugin.name,
-        "version": plugin.version,
-        "from": plugin.source,
-        "points": list(plugin.points),
-        "weight": plugin.default_weight,
-        "arguments": _defaults(plugin.args_type),
+        "name": name,
+        "version": version,
+        "from": source,
+        "points": list(points),
+        "weight": weight,
+        "arguments": arguments,
     }
+
+
+def _own_defaults(name: str) -> Mapping[str, object]:
+    kind = IN_TREE[name].args_type
+    return {} if kind is None else args_document(kind())
 
 
 def _defaults(kind: type[Any] | None) -> Mapping[str, object]:

@@ -21,47 +21,14 @@ from scheduler.daemon.settings.plugin_table import (
     POINTS,
     REMOVED_PLUGINS,
     InTreePlugin,
+    Plugins,
+    SetFields,
     type_name,
 )
 from scheduler.daemon.settings.problems import Problems, shown
-from scheduler.engine.model.wire import Int32, Wire
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 ALL: Final = "*"
-
-
-class _EntryFields(Wire, frozen=True):
-    """An item of `enabled` or `disabled`."""
-
-    name: str = ""
-    weight: Int32 = 0
-
-
-class _SetFields(Wire, frozen=True):
-    """The field of an extension point."""
-
-    enabled: tuple[_EntryFields, ...] = ()
-    disabled: tuple[_EntryFields, ...] = ()
-
-
-class Plugins(Wire, frozen=True):
-    """The field `plugins` of a profile: multiPoint, and each extension point."""
-
-    multi_point: _SetFields = _SetFields()
-    pre_filter: _SetFields = _SetFields()
-    filter: _SetFields = _SetFields()
-    post_filter: _SetFields = _SetFields()
-    reserve: _SetFields = _SetFields()
-    pre_score: _SetFields = _SetFields()
-    score: _SetFields = _SetFields()
-    pre_bind: _SetFields = _SetFields()
-    bind: _SetFields = _SetFields()
-    post_bind: _SetFields = _SetFields()
-    permit: _SetFields = _SetFields()
-    pre_enqueue: _SetFields = _SetFields()
-    queue_sort: _SetFields = _SetFields()
-    placement_generate: _SetFields = _SetFields()
-    placement_score: _SetFields = _SetFields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +69,7 @@ def plugin_sets(
 
 def _plugin_set(
     point: str,
-    given: _SetFields,
+    given: SetFields,
     path: str,
     known: Mapping[str, InTreePlugin],
     problems: Problems,

@@ -10,27 +10,60 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.registry import IN_TREE
 
 MULTI_POINT: Final = "multiPoint"
-#: In the order in which upstream expands multiPoint, so that the first reported problem is the same.
-POINTS: Final = (
-    "preFilter",
-    "filter",
-    "postFilter",
-    "reserve",
-    "preScore",
-    "score",
-    "preBind",
-    "bind",
-    "postBind",
-    "permit",
-    "preEnqueue",
-    "queueSort",
-)
 #: Points of pod groups: a file may name them. Nothing runs there, nor upstream with its gates at their defaults.
 GROUP_POINTS: Final = frozenset({"placementGenerate", "placementScore"})
+
+
+class EntryFields(Wire, frozen=True):
+    """An item of `enabled` or `disabled`."""
+
+    name: str = ""
+    weight: Int32 = 0
+
+
+class SetFields(Wire, frozen=True):
+    """The field of an extension point."""
+
+    enabled: tuple[EntryFields, ...] = ()
+    disabled: tuple[EntryFields, ...] = ()
+
+
+class Plugins(Wire, frozen=True):
+    """
+    The field `plugins` of a profile: multiPoint, and each extension point.
+
+    In the order in which upstream expands multiPoint, so that the first reported problem is the same.
+    """
+
+    multi_point: SetFields = SetFields()
+    pre_filter: SetFields = SetFields()
+    filter: SetFields = SetFields()
+    post_filter: SetFields = SetFields()
+    reserve: SetFields = SetFields()
+    pre_score: SetFields = SetFields()
+    score: SetFields = SetFields()
+    pre_bind: SetFields = SetFields()
+    bind: SetFields = SetFields()
+    post_bind: SetFields = SetFields()
+    permit: SetFields = SetFields()
+    pre_enqueue: SetFields = SetFields()
+    queue_sort: SetFields = SetFields()
+    placement_generate: SetFields = SetFields()
+    placement_score: SetFields = SetFields()
+
+
+POINTS: Final = tuple(
+    each.encode_name
+    for each in msgspec.structs.fields(Plugins)
+    if each.encode_name not in {MULTI_POINT, *GROUP_POINTS}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The wording is upstream's: staging/src/k8s.io/apimachinery/pkg/util/validation/f
 
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NoReturn
 
 from scheduler.errors import SettingsError
 
@@ -52,6 +52,11 @@ class Problems:
     def found(self, path: str, found: str, expected: str) -> None:
         """Record a value that cannot be read, or that this scheduler does not support."""
         self.add(path, f"found {found}, expected {expected}")
+
+    def stop(self, path: str, found: str, expected: str) -> NoReturn:
+        """Record a value as `found` does, and raise InvalidSettingsError with every line."""
+        self.found(path, found, expected)
+        raise InvalidSettingsError(self.source, self.lines)
 
     def invalid(self, path: str, value: object, detail: str) -> None:
         """Record upstream's field.Invalid."""

@@ -9,20 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.daemon.settings.documents import child_path
-from scheduler.daemon.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
-from scheduler.daemon.settings.plugin_arguments import DEFAULT_ARGS, note_without_effect, read_args
-from scheduler.daemon.settings.plugin_lists import (
-    Plugins,
-    PluginSet,
-    plugin_sets,
-    report_removed,
-    resolve,
+from scheduler.daemon.settings.plugin_arguments import (
+    DEFAULT_ARGS,
+    add_default_args,
+    note_without_effect,
+    read_args,
+    read_out_of_tree_args,
 )
-from scheduler.daemon.settings.plugin_table import (
-    IN_TREE_BY_NAME,
-    REMOVED_PLUGINS,
-    known_plugins,
-)
+from scheduler.daemon.settings.plugin_lists import PluginSet, plugin_sets, report_removed, resolve
+from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, REMOVED_PLUGINS, Plugins, known_plugins
 from scheduler.daemon.settings.problems import Problems, shown
 from scheduler.daemon.settings.resolved import ProfileSettings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
@@ -31,7 +26,6 @@ from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
 from scheduler.engine.plugins.inter_pod_affinity.plugin import AnnotationNamespaces, InterPodAffinityArgs
-from scheduler.engine.plugins.registry import NO_OUT_OF_TREE
 
 
 class PluginConfig(Wire, frozen=True):
@@ -62,7 +56,7 @@ def read_profiles(
     semantics: Semantics,
     notes: list[str],
     problems: Problems,
-    out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE,
+    out_of_tree: Mapping[str, OutOfTreePlugin],
 ) -> tuple[ProfileSettings, ...]:
     """
     Return every profile, complete; one with upstream's defaults if the file has none.
@@ -125,10 +119,9 @@ class _Reader:
             seen.add(name)
             if name in REMOVED_PLUGINS:
                 report_removed(at, name, self.problems)
-            elif name in self.out_of_tree and self.out_of_tree[name].args_type is not None:
-                plugin = self.out_of_tree[name]
+            elif (plugin := self.out_of_tree.get(name)) is not None and plugin.args_type is not None:
                 args_by_plugin[name] = read_out_of_tree_args(item.args, plugin, f"{at}.args", self.problems)
-            elif name not in IN_TREE_BY_NAME and name not in self.out_of_tree:
+            elif name not in IN_TREE_BY_NAME and plugin is None:
                 self.problems.add(f"{at}.name", f"plugin {shown(name)} does not exist")
             elif name in DEFAULT_ARGS:
                 args = read_args(name, item.args, f"{at}.args", self.semantics, self.problems)

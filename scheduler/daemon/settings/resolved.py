@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from scheduler.daemon.settings.feature_gates import RequestedSemantics
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
-from scheduler.engine.model.wire import Duration, Int32, Wire
+from scheduler.engine.model.wire import Duration, Int32, Int64, Wire
 
 _MAX_FLOAT32: Final = 3.4028234663852886e38
 
@@ -46,6 +46,22 @@ class ClientConnection(Wire, frozen=True):
     burst: Int32 = 100
 
 
+class Configuration(Wire, frozen=True):
+    """The fields of a file that are not of one profile."""
+
+    parallelism: Int32 = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    #: None in a file that does not say it: as `enable_profiling`.
+    enable_contention_profiling: bool | None = None
+    #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.
+    percentage_of_nodes_to_score: Int32 = 0
+    pod_initial_backoff_s: Int64 = msgspec.field(name="podInitialBackoffSeconds", default=1)
+    pod_max_backoff_s: Int64 = msgspec.field(name="podMaxBackoffSeconds", default=10)
+    delay_cache_until_active: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
     """
@@ -75,16 +91,7 @@ class Settings:
     """
 
     profiles: tuple[ProfileSettings, ...]
-    parallelism: int = 16
-    leader_election: LeaderElection = field(default_factory=LeaderElection)
-    client_connection: ClientConnection = field(default_factory=ClientConnection)
-    enable_profiling: bool = True
-    enable_contention_profiling: bool = True
-    #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.
-    percentage_of_nodes_to_score: int = 0
-    pod_initial_backoff_s: int = 1
-    pod_max_backoff_s: int = 10
-    delay_cache_until_active: bool = False
+    configuration: Configuration
     semantics: Semantics = DEFAULT_SEMANTICS
     requested: RequestedSemantics = field(default_factory=RequestedSemantics, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -95,10 +102,10 @@ class Settings:
         """The keys of the node annotations that a plugin reads."""
         return frozenset(key for plugin in self.out_of_tree.values() for key in plugin.node_annotations)
 
-    def at(self, server: Version | None) -> Settings:
-        """
-        Return the settings beside an API server of this version; None if there is none or it does not say.
+    def changed(self, **fields: Any) -> Settings:  # noqa: ANN401 - of any type
+        """Return the settings with other values of these fields of the configuration."""
+        return replace(self, configuration=msgspec.structs.replace(self.configuration, **fields))
 
-        Raises InvalidSettingsError naming each gate that cannot be switched in the version to emulate.
-        """
+    def at(self, server: Version | None) -> Settings:
+        """Return the settings beside an API server of this version; see `RequestedSemantics.at`."""
         return replace(self, semantics=self.requested.at(server))

@@ -57,15 +57,7 @@ def resolved_document(settings: Settings) -> _Fields:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "parallelism": settings.parallelism,
-        "leaderElection": _fields(settings.leader_election),
-        "clientConnection": _fields(settings.client_connection),
-        "enableProfiling": settings.enable_profiling,
-        "enableContentionProfiling": settings.enable_contention_profiling,
-        "percentageOfNodesToScore": settings.percentage_of_nodes_to_score,
-        "podInitialBackoffSeconds": settings.pod_initial_backoff_s,
-        "podMaxBackoffSeconds": settings.pod_max_backoff_s,
-        "delayCacheUntilActive": settings.delay_cache_until_active,
+        **_fields(settings.configuration),
         "profiles": [_profile(profile) for profile in settings.profiles],
     }
 

@@ -71,7 +71,7 @@ class Leases(msgspec.Struct, rename="camel"):
 
 def lease_names(settings: Settings) -> tuple[str, ...]:
     """Return the names of the Leases to read."""
-    return tuple(dict.fromkeys((settings.leader_election.resource_name, _KUBE_SCHEDULER)))
+    return tuple(dict.fromkeys((settings.configuration.leader_election.resource_name, _KUBE_SCHEDULER)))
 
 
 def leases_named(name: str) -> WatchPath:
@@ -86,9 +86,9 @@ def service_of(
     name = pod.scheduler_name
     profiles = [profile.scheduler_name for profile in settings.profiles]
     if name in profiles:
-        if not settings.leader_election.leader_elect:
+        if not settings.configuration.leader_election.leader_elect:
             return "", (f"{name} elects no leader: whether it runs cannot be seen",)
-        return _by_lease(name, settings.leader_election.resource_name, leases)
+        return _by_lease(name, settings.configuration.leader_election.resource_name, leases)
     active = {each.scheduler_name for each in (*others, pod) if _was_decided(each)}
     if name == DEFAULT_SCHEDULER_NAME:
         has_lease = any(each.metadata.name == _KUBE_SCHEDULER for each in leases.found)

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.daemon.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.daemon.settings.problems import MAX_LINES, InvalidSettingsError
-from scheduler.daemon.settings.resolved import ClientConnection, LeaderElection
+from scheduler.daemon.settings.resolved import ClientConnection, Configuration, LeaderElection
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
 from tests.daemon.settings.configurations import HEAD, lines_of, one_profile, with_head
 from tests.support.case_blocks import case_blocks
@@ -17,17 +17,9 @@ DEFAULT_FILE = Path(__file__).parents[3] / "config" / "affinity-scheduler.yaml"
 
 def test_an_empty_configuration_has_upstreams_defaults():
     settings = parse_settings(HEAD, "f")
-    assert settings.parallelism == 16
-    assert settings.leader_election == LeaderElection(
-        True, 15.0, 10.0, 2.0, "leases", "affinity-scheduler", "kube-system"
-    )
-    assert settings.client_connection == ClientConnection(
-        "", "", "application/vnd.kubernetes.protobuf", 50.0, 100
-    )
-    assert (settings.enable_profiling, settings.enable_contention_profiling) == (True, True)
-    assert settings.percentage_of_nodes_to_score == 0
-    assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (1, 10)
-    assert settings.delay_cache_until_active is False
+    election = LeaderElection(True, 15.0, 10.0, 2.0, "leases", "affinity-scheduler", "kube-system")
+    client = ClientConnection("", "", "application/vnd.kubernetes.protobuf", 50.0, 100)
+    assert settings.configuration == Configuration(16, election, client, True, True, 0, 1, 10, False)
     assert settings.semantics == DEFAULT_SEMANTICS
     assert [profile.scheduler_name for profile in settings.profiles] == ["default-scheduler"]
     assert settings.notes == ()
@@ -61,13 +53,9 @@ def test_every_field_of_a_whole_file_is_read():
         "f",
         semantics_of(Version(1, 34), {Gate.POD_LEVEL_RESOURCES: False}),
     )
-    assert settings.parallelism == 4
-    assert settings.leader_election == LeaderElection(False, 90.0, 0.5, 3600.0, "endpoints", "n", "ns")
-    assert settings.client_connection == ClientConnection("/k", "a", "c", 2.5, 3)
-    assert (settings.enable_profiling, settings.enable_contention_profiling) == (False, False)
-    assert settings.percentage_of_nodes_to_score == 50
-    assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (2, 2)
-    assert settings.delay_cache_until_active is True
+    election = LeaderElection(False, 90.0, 0.5, 3600.0, "endpoints", "n", "ns")
+    client = ClientConnection("/k", "a", "c", 2.5, 3)
+    assert settings.configuration == Configuration(4, election, client, False, False, 50, 2, 2, True)
     assert not settings.semantics.enabled(Gate.POD_LEVEL_RESOURCES)
     assert [(p.scheduler_name, p.percentage_of_nodes_to_score) for p in settings.profiles] == [
         ("a", 100),
@@ -80,9 +68,9 @@ def test_zero_in_the_client_connection_and_the_lease_means_the_default():
     clientConnection: {qps: 0, burst: 0, contentType: ''}
     leaderElection: {leaseDuration: 0s, resourceName: ''}
     """
-    settings = parse_settings(with_head(zeros), "f")
-    assert settings.client_connection == ClientConnection()
-    assert settings.leader_election == LeaderElection()
+    configuration = parse_settings(with_head(zeros), "f").configuration
+    assert configuration.client_connection == ClientConnection()
+    assert configuration.leader_election == LeaderElection()
 
 
 def test_profiles_have_plugins_of_their_own():
@@ -105,7 +93,7 @@ def test_json_reads_like_yaml():
         "kind": "KubeSchedulerConfiguration",
         "parallelism": 2,
     }
-    assert parse_settings(json.dumps(document, indent="\t"), "f").parallelism == 2
+    assert parse_settings(json.dumps(document, indent="\t"), "f").configuration.parallelism == 2
 
 
 PROBLEMS = """
@@ -293,13 +281,13 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, make, expected):
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + HEAD.encode())
-    assert load_settings(str(path)).parallelism == 16
+    assert load_settings(str(path)).configuration.parallelism == 16
 
 
 def test_our_default_file_has_the_defaults_except_for_the_lease():
     settings = load_settings(str(DEFAULT_FILE))
-    assert settings.leader_election == LeaderElection(resource_name="affinity-scheduler")
+    assert settings.configuration.leader_election == LeaderElection(resource_name="affinity-scheduler")
     defaults = default_settings()
     assert settings.profiles == defaults.profiles
-    assert settings.client_connection == defaults.client_connection
+    assert settings.configuration.client_connection == defaults.configuration.client_connection
     assert settings.notes == ()

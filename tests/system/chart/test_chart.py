@@ -386,8 +386,11 @@ def test_the_configuration_is_merged_over_the_charts(chart):
     (text,) = one(rendered(chart, values), "ConfigMap")["data"].values()
     settings = parse_settings(text, "ConfigMap")
     assert [profile.scheduler_name for profile in settings.profiles] == ["a", "b"]
-    assert (settings.client_connection.qps, settings.client_connection.burst) == (50, 100)
-    assert settings.leader_election.leader_elect
+    assert (settings.configuration.client_connection.qps, settings.configuration.client_connection.burst) == (
+        50,
+        100,
+    )
+    assert settings.configuration.leader_election.leader_elect
 
 
 def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):

@@ -2,7 +2,6 @@
 
 import argparse
 import tomllib
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 import msgspec
@@ -126,13 +125,13 @@ def test_own_namespace_differs_only_in_the_namespace_of_the_lease():
     namespace = kustomization(folder)["namespace"]
     settings = load_settings(str(folder / "configuration.yaml"))
     base = load_settings(str(BASE / "configuration.yaml"))
-    moved = msgspec.structs.replace(base.leader_election, resource_namespace=namespace)
-    assert settings == replace(base, leader_election=moved)
+    moved = msgspec.structs.replace(base.configuration.leader_election, resource_namespace=namespace)
+    assert settings == base.changed(leader_election=moved)
     assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
 
 
 def test_the_role_grants_the_lease_of_the_configuration():
-    election = load_settings(str(BASE / "configuration.yaml")).leader_election
+    election = load_settings(str(BASE / "configuration.yaml")).configuration.leader_election
     assert election.leader_elect
     assert election.resource_namespace == kustomization(MANIFESTS)["namespace"]
     rights = set(granted([one(OBJECTS, "Role")]))
@@ -169,7 +168,7 @@ def test_the_budget_lets_a_drain_evict_one_instance_at_a_time():
 
 def test_several_instances_use_leader_election_and_different_nodes():
     assert DEPLOYMENT["spec"]["replicas"] > 1
-    assert load_settings(str(BASE / "configuration.yaml")).leader_election.leader_elect
+    assert load_settings(str(BASE / "configuration.yaml")).configuration.leader_election.leader_elect
     assert not any(argument.startswith("--leader-elect") for argument in CONTAINER["args"])
     (spread,) = POD["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= POD["metadata"]["labels"].items()

@@ -31,7 +31,7 @@ def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, nam
     (volume,) = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     configuration = named(objects, "ConfigMap")[volume["configMap"]["name"]]
     (text,) = configuration["data"].values()
-    election = parse_settings(text, "ConfigMap").leader_election
+    election = parse_settings(text, "ConfigMap").configuration.leader_election
     role = one(objects, "Role")
     names = {name for rule in role["rules"] for name in rule.get("resourceNames", [])}
     assert names == {election.resource_name}

@@ -87,7 +87,7 @@ def _check_kubectl(words: list[str]) -> None:
         namespace = flags.get("-n", "-A" if "-A" in flags else "")
         assert namespace in (deployment["metadata"].get("namespace") or "kube-system", "-A")
     if named[:1] == ["lease"]:
-        assert named[1] == default_settings().leader_election.resource_name
+        assert named[1] == default_settings().configuration.leader_election.resource_name
 
 
 @EACH_ALERT
