@@ -122,7 +122,7 @@ class DeviceCluster:
         state, pod, node_name = self.cluster.state, held.pod, held.node_name
         state.assume(replace(pod, node_name=node_name), node_name)
         for write in () if held.reservation is None else held.reservation.writes:
-            state.assume_write(write, pod.uid)
+            state.stored_with(write.obj).assume(write, pod.uid)
 
     def apply(self, obj: Json) -> None:
         """Create or replace an object, as another client does."""
@@ -293,7 +293,7 @@ class DeviceCluster:
             answer = asyncio.run(self.writer.write(write))
             problem = answer.problem
             for made, version in zip(reservation.writes, answer.versions, strict=False):
-                state.settle_write(made.obj, version, pod.uid)
+                state.stored_with(made.obj).settle(made.obj, version, pod.uid)
             self._show(before)
             node = state.node(held.node_name)
             if not problem and node is not None:
@@ -307,7 +307,7 @@ class DeviceCluster:
             entry["prebind"] = {"code": Code.ERROR.value, "reasons": [problem]}
         else:
             for made in () if reservation is None else reservation.writes:
-                state.release_write(made.obj, pod.uid)
+                state.stored_with(made.obj).release(made.obj, pod.uid)
             self._placed[pod.uid] = replace(pod, node_name=held.node_name)
             state.upsert_pod(self._placed[pod.uid])
             self.cluster.remember(pod)
@@ -321,7 +321,7 @@ class DeviceCluster:
         if reservation is not None:
             undo = tuple(reservation.undo(objects))
             for write in reservation.writes:
-                state.release_write(write.obj, held.pod.uid)
+                state.stored_with(write.obj).release(write.obj, held.pod.uid)
             if undo:
                 asyncio.run(self.writer.write_all(WriteObjects(held.pod, undo)))
         state.forget(held.pod.uid)

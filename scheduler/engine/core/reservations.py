@@ -137,7 +137,7 @@ class Reservations:
         """Assume what the plugins reserve for the pod, and return the instruction that writes it."""
         writes = tuple(write for reservation in reservations for write in reservation.writes)
         for write in writes:
-            self._state.assume_write(write, bind.pod.uid)
+            self._state.stored_with(write.obj).assume(write, bind.pod.uid)
         self._n_reserved += 1
         self._pods[bind.pod.uid] = _ReservedPod(bind, reservations, self._n_reserved)
         return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved, self.nominates)
@@ -150,7 +150,7 @@ class Reservations:
         if reserved.versions is not None:
             self._end_waiting(uid, reserved)
         writes = (write for reservation in reserved.reservations for write in reservation.writes)
-        changes = (self._state.release_write(write.obj, uid) for write in writes)
+        changes = (self._state.stored_with(write.obj).release(write.obj, uid) for write in writes)
         return [change for change in changes if change is not None]
 
     def take_undo(self, uid: str) -> tuple[ObjectWrite[Any], ...]:
@@ -196,7 +196,7 @@ class Reservations:
         changes: list[tuple[StoredObject, StoredObject]] = []
         for reservation, versions in reserved.with_versions():
             for write, version in zip(reservation.writes, versions, strict=False):
-                change = self._state.settle_write(write.obj, version, uid)
+                change = self._state.stored_with(write.obj).settle(write.obj, version, uid)
                 if change is not None:
                     changes.append(change)
             timeout_s = reservation.timeout_s

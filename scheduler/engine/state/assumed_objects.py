@@ -11,12 +11,16 @@ upstream gives an assumption up with any newer version, and when the first of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.resource_versions import is_older
+from scheduler.engine.state.partitioned_dict import PartitionedDict
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.errors import InvariantViolation
 
 _Key: TypeAlias = tuple[str, str]
@@ -162,3 +166,72 @@ class AssumedObjects:
         seen = assumption.seen
         del self._by_key[seen.kind, seen.key]
         return seen
+
+
+class StoredObjects(ABC):
+    """Objects of some kinds, with what is assumed of them. The kind of an object names its type."""
+
+    def __init__(self, by_kind: Mapping[Any, PartitionedDict[Any] | dict[str, Any]]) -> None:
+        #: Kind -> its objects by key, as they count. A copy takes them over in this order.
+        self._by_kind = by_kind
+        self.assumed = AssumedObjects()
+
+    def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
+        """Return the object as it counts, None if it is not known."""
+        return self._by_kind[kind].get(key)
+
+    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
+        """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
+        return self.assumed.seen(kind, key) or self.get(kind, key)
+
+    def objects(self) -> Iterator[Any]:
+        """Return every object as it counts."""
+        return chain.from_iterable(objects.values() for objects in self._by_kind.values())
+
+    @not_for_rules
+    def upsert(self, obj: Any) -> None:  # noqa: ANN401
+        """Take over the object that a watch shows."""
+        self._set(obj.kind, obj.key, self.assumed.over(obj))
+
+    @not_for_rules
+    def remove(self, kind: str, key: str) -> None:
+        """Forget the object, if it is known."""
+        self.assumed.drop(kind, key)
+        if self.get(kind, key) is not None:
+            self._set(kind, key, None)
+
+    @not_for_rules
+    def assume(self, write: ObjectWrite[Any], holder: str) -> None:
+        """
+        Let the object count as written, before the API server confirms it.
+
+        That ends by `settle` and `release` of the `holder`, a pod's UID, or when a watch shows the value.
+        """
+        self._set_if_changed(self.assumed.assume(write, holder))
+
+    @not_for_rules
+    def settle(
+        self, obj: StoredObject, version: str, holder: str
+    ) -> tuple[StoredObject, StoredObject] | None:
+        """
+        Keep the assumption of the `holder` until a watch shows this version of the object, which was written.
+
+        Return the object as it was and as it counts from now on, if pods may have waited for the answer; else None.
+        """
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
+        return None
+
+    @not_for_rules
+    def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
+        """End the pod's part in an assumption. Return the object as it counted and as it counts now, or None."""
+        counted, seen = self.get(obj.kind, obj.key), self.assumed.release(obj.kind, obj.key, holder)
+        self._set_if_changed(seen)
+        return None if counted is None or seen is None else (counted, seen)
+
+    def _set_if_changed(self, new: StoredObject | None) -> None:
+        if new is not None:
+            self._set(new.kind, new.key, new)
+
+    @abstractmethod
+    def _set(self, kind: Any, key: str, new: Any | None) -> None:  # noqa: ANN401
+        """Keep the new object instead of the known one; None forgets that."""

@@ -16,16 +16,17 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from scheduler.engine.model.annotations import MARKED_NAMESPACES
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.nodes import Namespace, Node
-from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
+from scheduler.engine.model.object_writes import StoredObject
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import non_zero_on_node, on_node_request
+from scheduler.engine.state.assumed_objects import StoredObjects
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.counts import PodCounter
@@ -94,10 +95,7 @@ class ClusterState:
         max_derived_bytes: int | None = MAX_BYTES,
         decides: bool = True,
     ) -> None:
-        """
-        `annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`. `decides`: whether pods are to be
-        placed, for which the affinity terms of placed pods are kept.
-        """
+        """`decides`: whether pods are to be placed, for which the affinity terms of placed pods are kept."""
         self._options = (exempt_namespaces, annotating, max_derived_bytes, decides)
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
@@ -145,7 +143,7 @@ class ClusterState:
             self.is_provisional = False
 
     def copy(self) -> ClusterState:
-        """Return a copy that changes on its own. O(pods + nodes), about 0.7 s for 50,000 pods."""
+        """Return a copy that changes on its own. O(pods + nodes)."""
         copy = self.empty_copy()
         for _ in self.copy_pieces(copy):
             pass
@@ -245,8 +243,8 @@ class ClusterState:
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""
         if node_name and pod.uid not in self.placed:
-            row, usage = self.nodes.row_by_name.get(node_name), self.usage_of(pod)
-            self.nominated.nominate(pod, node_name, row, usage.requested)
+            row = self.nodes.row_by_name.get(node_name)
+            self.nominated.nominate(pod, node_name, row, self.usage_of(pod).requested)
         else:
             self.nominated.remove(pod.uid)
 
@@ -265,48 +263,13 @@ class ClusterState:
         finally:
             self.nominated = nominated
 
-    @not_for_rules
-    def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
-        """
-        Let the object count as written, before the API server confirms it.
-
-        The assumption ends by `settle_write` and `release_write` of the `holder`, a pod's UID, or when a watch shows
-        the value. Raises InvariantViolation if another value is assumed.
-        """
-        self._written(write.obj).assume(write, holder)
-
-    @not_for_rules
-    def settle_write(
-        self, obj: StoredObject, version: str, holder: str
-    ) -> tuple[StoredObject, StoredObject] | None:
-        """
-        Keep the assumption of the `holder` until a watch shows this version of the object, which was written.
-
-        Return the object as it was and as it counts from now on, if pods may have waited for the answer; else None.
-        """
-        change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version, holder)
-        return change
-
-    @not_for_rules
-    def release_write(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
-        """
-        End the pod's part in an assumption.
-
-        Return the object as it counted and as it counts from now on; None if that is the same.
-        """
-        change: tuple[StoredObject, StoredObject] | None = self._written(obj).release(obj, holder)
-        return change
-
-    def _written(self, obj: StoredObject) -> Any:  # noqa: ANN401 - it takes objects of its kinds alone
+    def stored_with(self, obj: StoredObject) -> StoredObjects:
+        """Return the objects of the kinds among which the object's is."""
         return self.devices if isinstance(obj.kind, DeviceKind) else self.volumes
 
     @not_for_rules
     def upsert_pod(self, pod: Pod) -> None:
-        """
-        Place the pod on `pod.node_name`, as a watch shows it. An assumed pod is thereby confirmed, or moved.
-
-        O(labels + terms it declares).
-        """
+        """Place the pod on `pod.node_name`, as a watch shows it. An assumed pod is thereby confirmed, or moved."""
         known = self.placed.get(pod.uid)
         if known is not None:
             if self._update_in_place(known, pod):
@@ -327,22 +290,14 @@ class ClusterState:
 
     @not_for_rules
     def assume(self, pod: Pod, node_name: str) -> None:
-        """
-        Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`.
-
-        Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
-        """
+        """Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`."""
         if pod.uid in self.placed:
             raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
         self._count(pod, node_name, assumed=True)
 
     @not_for_rules
     def update_assumed(self, pod: Pod) -> None:
-        """
-        Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on the node that it is assumed on.
-
-        Raises InvariantViolation if the pod is not assumed.
-        """
+        """Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on its node."""
         known = self.placed.get(pod.uid)
         if known is None or not known.assumed:
             raise InvariantViolation(f"update_assumed {pod.key}: uid {pod.uid} is not assumed")
@@ -374,12 +329,16 @@ class ClusterState:
             self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
 
     def sweep(self) -> None:
-        """Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values)."""
+        """Do what `sweeping` does, at once."""
         for _ in self.sweeping():
             pass
 
     def sweeping(self) -> Pieces[None]:
-        """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
+        """
+        Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values).
+
+        Yield after every few milliseconds; the state may change meanwhile.
+        """
         self.nodes.sweep()
         self.log.sweep()
         self.terms.sweep()
@@ -396,8 +355,7 @@ class ClusterState:
             return _usage(pod)
         usage = self._usage_by_spec.get(pod.spec)
         if usage is None:
-            usage = _usage(pod)
-            self._usage_by_spec[pod.spec] = usage
+            usage = self._usage_by_spec[pod.spec] = _usage(pod)
         return usage
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> bool:

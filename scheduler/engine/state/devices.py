@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_decoder import DeviceObject
@@ -25,13 +24,13 @@ from scheduler.engine.model.devices import (
     PoolId,
     ResourceSlice,
 )
-from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
+from scheduler.engine.model.object_writes import StoredObject
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.state.allocated_devices import AllocatedDevices
-from scheduler.engine.state.assumed_objects import AssumedObjects
+from scheduler.engine.state.assumed_objects import StoredObjects
 from scheduler.engine.state.batches import batches
-from scheduler.engine.state.device_changes import DeviceChanges
+from scheduler.engine.state.change_log import LatestChanges
 from scheduler.engine.state.extended_resources import ExtendedResources
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.rule_guard import not_for_rules
@@ -44,7 +43,14 @@ _LISTED: Final = 0
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
 
 
-class Devices:
+class DeviceChange(NamedTuple):
+    """A change of a pool: of its slices, or of what is allocated of its devices."""
+
+    pool: PoolId
+    of_slices: bool
+
+
+class Devices(StoredObjects):
     """
     Everything known of devices. Exactly one writer: ClusterState.
 
@@ -58,20 +64,21 @@ class Devices:
     def __init__(self) -> None:
         self._served: set[DeviceKind] = set()
         self.is_served = False
-        self.changes = DeviceChanges()
+        self.changes = LatestChanges[DeviceChange]()
         self.classes_version = 0
         self.epoch_s = 0.0
         self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
         self._slices: dict[str, ResourceSlice] = {}
         self._taints = SliceTaints()
         self._classes: dict[str, DeviceClass] = {}
-        #: In the order in which a copy takes them over.
-        self._by_kind: Mapping[str, PartitionedDict[Any] | dict[str, Any]] = {
-            DeviceKind.TAINT_RULE: self._taints.rules,
-            DeviceKind.CLASS: self._classes,
-            DeviceKind.SLICE: self._slices,
-            DeviceKind.CLAIM: self._claims,
-        }
+        super().__init__(
+            {
+                DeviceKind.TAINT_RULE: self._taints.rules,
+                DeviceKind.CLASS: self._classes,
+                DeviceKind.SLICE: self._slices,
+                DeviceKind.CLAIM: self._claims,
+            }
+        )
         self._of_pool: dict[PoolId, dict[str, ResourceSlice]] = {}
         #: Slices without shared counters, by nodeName; and all other slices.
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
@@ -89,7 +96,6 @@ class Devices:
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
-        self.assumed = AssumedObjects()
 
     @not_for_rules
     def begin_list(self, kind: DeviceKind) -> None:
@@ -216,13 +222,9 @@ class Devices:
             # A claim may have a device that its driver no longer publishes.
             yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
 
-    def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
-        """Return the object, None if it is not known."""
-        return self._by_kind[kind].get(key)
-
     def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """Return the object as watches show it, whatever is assumed of it and without the taints of rules."""
-        obj = self.assumed.seen(kind, key) or self.get(kind, key)
+        obj = super().seen(kind, key)
         return self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
 
     # Changes, from ClusterState.
@@ -232,48 +234,39 @@ class Devices:
         """Take over the object that a watch shows. O(1), of a claim O(its devices)."""
         if isinstance(obj, ResourceClaim):
             self._note_allocation(obj)
-        self._set(obj.kind, obj.key, self.assumed.over(obj))
+        super().upsert(obj)
 
     @not_for_rules
     def remove(self, kind: str, key: str) -> None:
         """Forget the object, if it is known."""
-        self.assumed.drop(kind, key)
         if kind == DeviceKind.CLAIM:
             self._allocated_at.pop(key, None)
-        if self.get(kind, key) is not None:
-            self._set(kind, key, None)
-
-    @not_for_rules
-    def assume(self, write: ObjectWrite[Any], holder: str) -> None:
-        """See `ClusterState.assume_write`."""
-        self._set_if_changed(self.assumed.assume(write, holder))
+        super().remove(kind, key)
 
     @not_for_rules
     def settle(
         self, obj: StoredObject, version: str, holder: str
     ) -> tuple[StoredObject, StoredObject] | None:
         """
-        See `ClusterState.settle_write`. An object that is being created counts until its pod is done.
+        Do what `StoredObjects.settle` does, but for an object that is being created: it counts until its pod is done.
 
         Pods may wait until a claim's allocation ends: that counts as a change even if its devices stay the same.
         """
         if not obj.resource_version:
             return None
         was_pending = self.is_pending(obj.key)
-        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
+        super().settle(obj, version, holder)
         counted = self.get(obj.kind, obj.key)
         return (obj, counted) if was_pending and counted is not None else None
 
     @not_for_rules
     def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
-        """See `ClusterState.release_write`."""
-        counted = self.get(obj.kind, obj.key)
-        seen = self.assumed.release(obj.kind, obj.key, holder)
-        if counted is None or seen is None:
-            return None
-        # An object that was to be created is not known to the API server by this key.
-        self._set(seen.kind, seen.key, seen if seen.resource_version else None)
-        return counted, seen
+        """Do what `StoredObjects.release` does."""
+        released = super().release(obj, holder)
+        if released is not None and not released[1].resource_version:
+            # An object that was to be created is not known to the API server by this key.
+            self._set(obj.kind, obj.key, None)
+        return released
 
     @not_for_rules
     def hide_allocation(self, claim: ResourceClaim) -> bool:
@@ -304,10 +297,6 @@ class Devices:
             self._n_allocations += 1
             self._allocated_at[shown.key] = self._n_allocations
             self.n_allocated_twice += any(True for _ in self._rivals(shown))
-
-    def _set_if_changed(self, new: StoredObject | None) -> None:
-        if new is not None:
-            self._set(new.kind, new.key, new)
 
     def _set(self, kind: str, key: str, new: Any | None) -> None:  # noqa: ANN401 - the kind names the type
         objects = self._by_kind[kind]
@@ -362,13 +351,13 @@ class Devices:
                 if obj.devices:
                     n_devices = len(obj.devices)
                     add_count(self._n_published, obj.driver, n_devices if enters else -n_devices)
-                self.changes.append(obj.pool_id, of_slices=True)
+                self.changes.append(DeviceChange(obj.pool_id, of_slices=True))
             case DeviceClass():
                 self.classes_version += 1
 
     def _note(self, allocation: Allocation) -> None:
         for result in allocation.devices.results:
-            self.changes.append(PoolId(result.driver, result.pool), of_slices=False)
+            self.changes.append(DeviceChange(PoolId(result.driver, result.pool), of_slices=False))
 
     def copy_pieces(self, copy: Devices) -> Iterator[None]:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
@@ -387,7 +376,7 @@ class Devices:
 
     def objects(self) -> Iterator[DeviceObject]:
         """Return every object, as it counts, but slices as they were published."""
-        for obj in chain.from_iterable(objects.values() for objects in self._by_kind.values()):
+        for obj in super().objects():
             yield self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
 
     def differences(self) -> Iterator[str]:

@@ -7,11 +7,9 @@ A pod without volumes costs nothing here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from scheduler.engine.model import disks
-from scheduler.engine.model.object_writes import ObjectWrite
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import (
     CsiDriver,
@@ -24,7 +22,7 @@ from scheduler.engine.model.volumes import (
     StorageObject,
     VolumeAttachment,
 )
-from scheduler.engine.state.assumed_objects import AssumedObjects
+from scheduler.engine.state.assumed_objects import StoredObjects
 from scheduler.engine.state.attached_volumes import AttachedVolume, AttachedVolumes
 from scheduler.engine.state.batches import batches
 from scheduler.engine.state.change_log import ChangeLog, RowChange
@@ -32,7 +30,7 @@ from scheduler.engine.state.free_volumes import FreeVolumes
 from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.partitioned_dict import PartitionedDict
-from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
+from scheduler.engine.state.rule_guard import refuse_rule
 from scheduler.engine.state.sparse_dicts import set_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
@@ -40,8 +38,8 @@ _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}
 _NO_NODES: Final[frozenset[str]] = frozenset()
 
 
-class Volumes:
-    """Everything known of volumes. Exactly one writer: ClusterState."""
+class Volumes(StoredObjects):
+    """Everything known of volumes. Exactly one writer: ClusterState. No pod waits for the answer to a write."""
 
     def __init__(self, nodes: NodeTable, log: ChangeLog) -> None:
         self._nodes = nodes
@@ -52,16 +50,17 @@ class Volumes:
         self._csi_drivers: dict[str, CsiDriver] = {}
         self._csi_nodes: dict[str, CsiNode] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
-        #: Kind -> its objects by key. A copy takes them over in this order.
-        self._by_kind: Mapping[StorageKind, PartitionedDict[Any] | dict[str, Any]] = {
-            StorageKind.CLAIM: self._claims,
-            StorageKind.VOLUME: self._volumes,
-            StorageKind.CLASS: self._classes,
-            StorageKind.CSI_NODE: self._csi_nodes,
-            StorageKind.CSI_DRIVER: self._csi_drivers,
-            StorageKind.CAPACITY: {},
-            StorageKind.ATTACHMENT: self._attachments,
-        }
+        super().__init__(
+            {
+                StorageKind.CLAIM: self._claims,
+                StorageKind.VOLUME: self._volumes,
+                StorageKind.CLASS: self._classes,
+                StorageKind.CSI_NODE: self._csi_nodes,
+                StorageKind.CSI_DRIVER: self._csi_drivers,
+                StorageKind.CAPACITY: {},
+                StorageKind.ATTACHMENT: self._attachments,
+            }
+        )
         #: By class, then by namespace and name.
         self._capacities_of: dict[str, dict[str, CsiStorageCapacity]] = {}
         #: Volume name -> claims that name it.
@@ -80,7 +79,6 @@ class Volumes:
         self._migrated: dict[str, set[str]] = {}
         self.free = FreeVolumes()
         self.attached = AttachedVolumes(self._note)
-        self.assumed = AssumedObjects()
 
     # Questions of plugins.
 
@@ -169,14 +167,6 @@ class Volumes:
             if (named := disks.csi_volume(disk)) is not None:
                 yield _attached(*named)
 
-    def get(self, kind: StorageKind, key: str) -> StorageObject | None:
-        """Return the object, None if it is not known."""
-        return self._by_kind[kind].get(key)
-
-    def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
-        """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
-        return self.assumed.seen(kind, key) or self.get(kind, key)
-
     # Changes, from ClusterState.
 
     def count_pod(self, pod: Pod, node_name: str, delta: int) -> None:
@@ -192,39 +182,6 @@ class Volumes:
                 self._users.add(key if claim is None else claim.key, node_name)
         for attached in self.attached_by(pod):
             self.attached.count(self.attached.by_pods, attached, node_name, delta)
-
-    @not_for_rules
-    def upsert(self, obj: StorageObject) -> None:
-        """Take over the object. O(1), and O(pods that use it)."""
-        self._set(obj.kind, obj.key, self.assumed.over(obj))
-
-    @not_for_rules
-    def remove(self, kind: StorageKind, key: str) -> None:
-        """Forget the object, if it is known."""
-        self.assumed.drop(kind, key)
-        if self.get(kind, key) is not None:
-            self._set(kind, key, None)
-
-    @not_for_rules
-    def assume(self, write: ObjectWrite[Any], holder: str) -> None:
-        """See `ClusterState.assume_write`."""
-        self._set_if_changed(self.assumed.assume(write, holder))
-
-    @not_for_rules
-    def settle(self, obj: StorageObject, version: str, holder: str) -> None:
-        """See `ClusterState.settle_write`. No pod waits for an answer to a write: all count it from Reserve on."""
-        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
-
-    @not_for_rules
-    def release(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
-        """See `ClusterState.release_write`."""
-        assumed, seen = self.get(obj.kind, obj.key), self.assumed.release(obj.kind, obj.key, holder)
-        self._set_if_changed(seen)
-        return None if assumed is None or seen is None else (assumed, seen)
-
-    def _set_if_changed(self, new: StorageObject | None) -> None:
-        if new is not None:
-            self._set(new.kind, new.key, new)
 
     def _set(self, kind: StorageKind, key: str, new: StorageObject | None) -> None:
         """Keep the new object instead of the known one, and count claims in their present state."""
@@ -329,12 +286,6 @@ class Volumes:
             for obj in few:
                 copy.upsert(obj)
             yield
-
-    # For the audit.
-
-    def objects(self) -> Iterator[StorageObject]:
-        """Return every object."""
-        return chain.from_iterable(objects.values() for objects in self._by_kind.values())
 
 
 def _attached(driver: str, handle: str) -> AttachedVolume:

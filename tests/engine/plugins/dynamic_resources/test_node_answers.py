@@ -19,7 +19,7 @@ from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.engine.state.batches import finished
-from scheduler.engine.state.device_changes import DeviceChanges
+from scheduler.engine.state.change_log import LatestChanges
 from tests.conformance.product import LiveCluster
 from tests.engine.plugins.dynamic_resources.clusters import node_of, published, slice_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
@@ -332,7 +332,7 @@ def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], chang
     devices = published([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
     index = PoolIndex(devices)
     index.refresh()
-    devices.changes = DeviceChanges()
+    devices.changes = LatestChanges()
     for name in asked:
         index.pools(node_of(name, {}))
     assert index.same_as(index)
