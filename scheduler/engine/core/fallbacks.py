@@ -19,9 +19,9 @@ from scheduler.engine.core.decide import fits
 from scheduler.engine.core.pod_records import PodRecords, Relaxation
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.fallback import Fallback, RelaxedRule
+from scheduler.engine.model.fallback import Fallback, RelaxedRule, relaxed_spec
 from scheduler.engine.model.instructions import EmitEvent, Instruction
-from scheduler.engine.model.pods import Pod, relaxed_spec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed

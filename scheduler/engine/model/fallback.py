@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -45,6 +45,9 @@ from scheduler.engine.model.terms import (
     usable,
 )
 from scheduler.engine.syntax.selectors import Requirement, Selector
+
+if TYPE_CHECKING:
+    from scheduler.engine.model.pods import PodSpec
 
 FALLBACK: Final = "affinity-scheduler.io/fallback"
 #: Written with the bind: the entries that were relaxed, and why.
@@ -117,16 +120,6 @@ class Fallback:
         return all(Requirement(key, "In", (value,)) in selector.requirements for key, value in self.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class SpecRules:
-    """The parts of a spec that entries are about."""
-
-    affinity: PodAffinity
-    spread: tuple[SpreadConstraint, ...]
-    required_nodes: RequiredNodeAffinity
-    preferred_nodes: tuple[PreferredNodeTerm, ...] | None
-
-
 def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Problem:
     """Return the entries of the annotation; none without it."""
     text = annotations.get(FALLBACK)
@@ -182,12 +175,12 @@ def _fallback(entry: _Entry) -> Fallback:
 
 
 def yielding(
-    rules: SpecRules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
-) -> SpecRules | Problem:
+    spec: PodSpec, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool
+) -> PodSpec | Problem:
     """
-    Return the rules in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
+    Return the spec in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
 
-    `spec_requires_nodes`: whether the spec itself has required node affinity, which no entry can relax: the kubelet
+    `spec_requires_nodes`: whether its own JSON has required node affinity, which no entry can relax: the kubelet
     would refuse the pod.
     """
     for index, entry in enumerate(fallbacks):
@@ -197,38 +190,36 @@ def yielding(
                 f"$[{index}]: nodeAffinity in the spec is checked again by the kubelet; "
                 "declare it in the affinity annotation alone",
             )
-        if not _is_about_any(entry, rules):
+        if not _is_about_any(entry, spec):
             return problem(FALLBACK, f"$[{index}]: the pod has no required term of {entry.name}")
-    anti = rules.affinity.required_anti
+    anti = spec.affinity.required_anti
     if isinstance(anti, Problem):
-        return rules
+        return spec
     of_anti = [entry for entry in fallbacks if entry.kind == "podAntiAffinity"]
     marked = tuple(replace(term, yields=any(entry.names(term) for entry in of_anti)) for term in anti)
-    return replace(rules, affinity=replace(rules.affinity, required_anti=marked))
+    return replace(spec, affinity=replace(spec.affinity, required_anti=marked))
 
 
-def _is_about_any(entry: Fallback, rules: SpecRules) -> bool:
+def _is_about_any(entry: Fallback, spec: PodSpec) -> bool:
     match entry.kind:
         case "nodeAffinity":
-            return rules.required_nodes.terms is not None
+            return spec.required_node_affinity.terms is not None
         case "topologySpreadConstraints":
-            return any(constraint.hard and entry.names(constraint) for constraint in rules.spread)
+            return any(constraint.hard and entry.names(constraint) for constraint in spec.spread)
         case "podAffinity":
-            terms = rules.affinity.required
+            terms = spec.affinity.required
         case "podAntiAffinity":
-            terms = rules.affinity.required_anti
+            terms = spec.affinity.required_anti
     # A list that does not parse is refused with a message of its own.
     return isinstance(terms, Problem) or any(map(entry.names, terms))
 
 
-def relaxed_rules(
-    rules: SpecRules, entries: Collection[Fallback]
-) -> tuple[SpecRules, tuple[AffinityTerm, ...]]:
-    """Return the rules with the terms of these entries as preferences, and the anti-affinity terms among them."""
+def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
+    """Return a copy of the spec, in which the terms that these entries name count as preferred. O(terms)."""
     by_kind = {
         kind: [entry for entry in entries if entry.kind == kind] for kind in {entry.kind for entry in entries}
     }
-    affinity = rules.affinity
+    affinity = spec.affinity
     required, near = _split(affinity.required, by_kind.get("podAffinity", ()))
     required_anti, apart = _split(affinity.required_anti, by_kind.get("podAntiAffinity", ()))
     of_spread = by_kind.get("topologySpreadConstraints", ())
@@ -236,9 +227,9 @@ def relaxed_rules(
         replace(constraint, hard=False)
         if constraint.hard and any(entry.names(constraint) for entry in of_spread)
         else constraint
-        for constraint in rules.spread
+        for constraint in spec.spread
     )
-    nodes, preferred_nodes = rules.required_nodes, rules.preferred_nodes
+    nodes, preferred_nodes = spec.required_node_affinity, spec.preferred_nodes
     for entry in by_kind.get("nodeAffinity", ()):
         # A term that does not parse matches no node; among the preferences it would fail every decision.
         parsed = (term for term in nodes.terms or () if term.problem is None)
@@ -251,7 +242,16 @@ def relaxed_rules(
         preferred=_appended(affinity.preferred, near),
         preferred_anti=_appended(affinity.preferred_anti, apart),
     )
-    return SpecRules(softened, spread, nodes, preferred_nodes), tuple(term for term, _ in apart)
+    return replace(
+        spec,
+        affinity=softened,
+        spread=spread,
+        required_node_affinity=nodes,
+        preferred_nodes=preferred_nodes,
+        relaxed=tuple(entries),
+        relaxed_anti=tuple(term for term, _ in apart),
+        unrelaxed=spec,
+    )
 
 
 def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:

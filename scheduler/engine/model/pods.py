@@ -1,17 +1,13 @@
-"""
-Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` for all pods with an equal spec.
-
-`PodSpec` is the unit of sharing: whatever is derived from a spec can be cached by the object.
-"""
+"""Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` for all pods with an equal spec."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from scheduler.engine.model.disks import Disk
-from scheduler.engine.model.fallback import Fallback, RelaxedRule, SpecRules, relaxed_rules
+from scheduler.engine.model.fallback import Fallback, RelaxedRule, relaxed_spec
 from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.pod_groups import GroupReference
 from scheduler.engine.model.pod_wire import PodResourceClaim
@@ -108,7 +104,7 @@ class PodSpec:
     """
     The fields of a spec that decisions read; one object for all pods of a namespace with an equal spec.
 
-    Compared and hashed by identity: `PodDecoder` returns the same object for equal specs.
+    Compared and hashed by identity: whatever is derived from a spec can be cached by the object.
     """
 
     namespace: str
@@ -272,7 +268,7 @@ class Pod:
 
     @property
     def start_rank(self) -> int:
-        """Return a number that is the smaller the earlier the pod started, below 2**63. 0.5 µs."""
+        """Return a number that is the smaller the earlier the pod started, below 2**63."""
         if not self.started:
             return NOT_STARTED
         digits = self.started[:19].translate(_DIGITS_ONLY)[:18]
@@ -297,31 +293,11 @@ def may_use_claim(pod: Pod, key: str) -> bool:
     )
 
 
-def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
-    """Return a copy of the spec, in which the terms that these fallbacks name count as preferred. O(terms)."""
-    rules, relaxed_anti = relaxed_rules(rules_of(spec), entries)
-    return replace(
-        spec,
-        affinity=rules.affinity,
-        spread=rules.spread,
-        required_node_affinity=rules.required_nodes,
-        preferred_nodes=rules.preferred_nodes,
-        relaxed=tuple(entries),
-        relaxed_anti=relaxed_anti,
-        unrelaxed=spec,
-    )
-
-
 def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
     """Return the pod, in which the same rules are relaxed as in `spec`, the spec of another version of the pod."""
     names = {entry.name for entry in spec.relaxed}
     entries = tuple(entry for entry in pod.spec.fallbacks if entry.name in names)
     return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
-
-
-def rules_of(spec: PodSpec) -> SpecRules:
-    """Return the parts of the spec that fallbacks are about."""
-    return SpecRules(spec.affinity, spec.spread, spec.required_node_affinity, spec.preferred_nodes)
 
 
 def term_problem(pod: Pod) -> str | None:

@@ -9,10 +9,10 @@ import pytest
 
 from scheduler.engine.core.fallbacks import keeping_rules
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.engine.model.fallback import FALLBACK, RELAXED, Fallback
+from scheduler.engine.model.fallback import FALLBACK, RELAXED, Fallback, relaxed_spec
 from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.engine.model.pods import Pod, relaxed_spec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import BindDone, PodSeen
 from tests.support.build import HOSTNAME, ZONE, affinity, node_term, selector, spread, term
 from tests.support.driving import Driver, bind_of, binds, each_of

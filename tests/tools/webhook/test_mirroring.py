@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from scheduler.engine.model.annotations import MIRROR
-from scheduler.engine.model.fallback import FALLBACK
-from scheduler.engine.model.pods import relaxed_spec
+from scheduler.engine.model.fallback import FALLBACK, relaxed_spec
 from scheduler.engine.model.terms import AffinityTerm, TermList, usable
 from tests.support import build
 from tests.support.build import Json
