@@ -50,6 +50,7 @@ from scheduler.engine.model.wire import LabelSelector
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
 from scheduler.engine.syntax.selectors import (
     NOTHING,
+    Operator,
     Requirement,
     Selector,
     SelectorError,
@@ -218,16 +219,11 @@ class _TermParser:
 
     def required(self, path: str, raw: JsonPodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
-        not_enforced = self._terms(
-            f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
+        at = f"{path}.requiredDuringScheduling"
+        return (
+            *self._terms(f"{at}IgnoredDuringExecution", raw.required, is_anti=is_anti),
+            *self._terms(f"{at}RequiredDuringExecution", raw.enforced, is_anti=is_anti, enforced=True),
         )
-        enforced = self._terms(
-            f"{path}.requiredDuringSchedulingRequiredDuringExecution",
-            raw.enforced,
-            is_anti=is_anti,
-            enforced=True,
-        )
-        return (*not_enforced, *enforced)
 
     def preferred(self, path: str, raw: Iterable[JsonWeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
@@ -282,17 +278,16 @@ class _TermParser:
             raise _MalformedError(f"{path}.{name}: must not be specified when labelSelector is not set")
         if both := set(raw.match_label_keys) & set(raw.mismatch_label_keys):
             raise _MalformedError(f"{path}.matchLabelKeys: {min(both)} is in mismatchLabelKeys too")
-        matching = [
-            Requirement(key, "In", (self.labels[key],)) for key in raw.match_label_keys if key in self.labels
-        ]
-        mismatching = [
-            Requirement(key, "NotIn", (self.labels[key],))
-            for key in raw.mismatch_label_keys
+        operators: dict[str, Operator] = {
+            **dict.fromkeys(raw.match_label_keys, "In"),
+            **dict.fromkeys(raw.mismatch_label_keys, "NotIn"),
+        }
+        merged = [
+            Requirement(key, operator, (self.labels[key],))
+            for key, operator in operators.items()
             if key in self.labels
         ]
-        if not matching and not mismatching:
-            return selector
-        return Selector((*selector.requirements, *matching, *mismatching))
+        return Selector((*selector.requirements, *merged)) if merged else selector
 
 
 def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:

@@ -68,28 +68,8 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
         return seen.allocation is not None
 
 
-class _UnassumedWrite(ObjectWrite[ResourceClaim]):
-    """A write that counts once a watch shows it."""
-
-    __slots__ = ()
-
-    @property
-    def value(self) -> None:
-        """Return None."""
-        return
-
-    def applied_to(self, seen: ResourceClaim) -> ResourceClaim:
-        """Return the claim unchanged."""
-        return seen
-
-    def is_settled_in(self, seen: ResourceClaim) -> bool:
-        """Return True."""
-        del seen
-        return True
-
-
 @dataclass(frozen=True, slots=True)
-class ClaimRelease(_UnassumedWrite):
+class ClaimRelease(ObjectWrite[ResourceClaim]):
     """Takes the pod out of the pods for which the claim is reserved."""
 
     obj: ResourceClaim
@@ -97,14 +77,14 @@ class ClaimRelease(_UnassumedWrite):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimDeallocation(_UnassumedWrite):
+class ClaimDeallocation(ObjectWrite[ResourceClaim]):
     """Removes the claim's allocation and everything that depends on it."""
 
     obj: ResourceClaim
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimDeletion(_UnassumedWrite):
+class ClaimDeletion(ObjectWrite[ResourceClaim]):
     """Deletes the claim that was created for a pod's extended resources."""
 
     obj: ResourceClaim

@@ -13,6 +13,7 @@ from scheduler.engine.model.terms import (
     Problem,
     RequiredNodeAffinity,
     TermList,
+    usable,
 )
 
 #: Node selector terms of both: each term of the spec with each of the annotation.
@@ -32,41 +33,28 @@ def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAf
     required_nodes = _combined_required_nodes(spec.required_nodes, annotated)
     if isinstance(required_nodes, Problem):
         return required_nodes
-    of_spec = None if annotated.replaces else spec.preferred_nodes
-    return DeclaredAffinity(
-        _combined_pod_affinity(spec.pod_affinity, annotated),
-        required_nodes,
-        (*(of_spec or ()), *annotated.preferred_nodes) or of_spec,
-    )
-
-
-def _combined_pod_affinity(spec: PodAffinity, annotated: AnnotatedAffinity) -> PodAffinity:
-    """Return the terms of spec and annotation; a list of the spec that does not parse stays a problem."""
-    added = annotated.pod_affinity
+    own, added = spec.pod_affinity, annotated.pod_affinity
     if annotated.replaces:
-        return added
-    return PodAffinity(
-        required=_joined(spec.required, added.required),
-        required_anti=_joined(spec.required_anti, added.required_anti),
-        preferred=_joined(spec.preferred, added.preferred),
-        preferred_anti=_joined(spec.preferred_anti, added.preferred_anti),
+        return DeclaredAffinity(added, required_nodes, annotated.preferred_nodes or None)
+    pod_affinity = PodAffinity(
+        required=_joined(own.required, added.required),
+        required_anti=_joined(own.required_anti, added.required_anti),
+        preferred=_joined(own.preferred, added.preferred),
+        preferred_anti=_joined(own.preferred_anti, added.preferred_anti),
     )
+    preferred_nodes = (*(spec.preferred_nodes or ()), *annotated.preferred_nodes) or spec.preferred_nodes
+    return DeclaredAffinity(pod_affinity, required_nodes, preferred_nodes)
 
 
-def _joined(first: TermList, second: TermList) -> TermList:
-    if isinstance(first, Problem):
-        return first
-    return first if isinstance(second, Problem) else (*first, *second)
+def _joined(of_spec: TermList, annotated: TermList) -> TermList:
+    """Return the terms of both; a list of the spec that does not parse stays a problem."""
+    return of_spec if isinstance(of_spec, Problem) else (*of_spec, *usable(annotated))
 
 
 def _combined_required_nodes(
     spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
 ) -> RequiredNodeAffinity | Problem:
-    """
-    Return the required node affinity of both: their terms are combined pairwise.
-
-    nodeSelector is never replaced.
-    """
+    """Return the required node affinity of both: their terms pairwise. nodeSelector is never replaced."""
     terms = annotated.required_node_affinity.terms
     if annotated.replaces or terms is None or spec.terms is None:
         only = terms if annotated.replaces or spec.terms is None else spec.terms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
@@ -11,11 +10,7 @@ from scheduler.engine.model.volumes import ClaimReference, PersistentVolume, Per
 
 
 class WatchedObject(Protocol):
-    """
-    An object of any kind without stimuli of its own.
-
-    Two objects are equal if they differ in nothing that is read.
-    """
+    """An object of any kind without stimuli of its own; equal to another if they differ in nothing that is read."""
 
     @property
     def kind(self) -> str:
@@ -38,9 +33,11 @@ class StoredObject(WatchedObject, Protocol):
 _T = TypeVar("_T", bound=StoredObject)
 
 
-class ObjectWrite(ABC, Generic[_T]):
+class ObjectWrite(Generic[_T]):
     """
     One write of one object, of any kind; `daemon.writes.reservation_writer` has a row for each subclass.
+
+    Nothing counts before a watch shows it, unless the subclass says otherwise.
 
     Attributes:
         obj: the object as it was decided on. The write needs it to have this resourceVersion still.
@@ -51,21 +48,18 @@ class ObjectWrite(ABC, Generic[_T]):
     obj: _T
 
     @property
-    @abstractmethod
     def value(self) -> Hashable:
-        """
-        Return what counts as written until a watch shows it: the same for all pods that share the object.
+        """What counts as written until a watch shows it: the same for all pods that share the object; or None."""
+        return None
 
-        None if nothing counts before the watch shows it.
-        """
-
-    @abstractmethod
     def applied_to(self, seen: _T) -> _T:
         """Return the object, as a watch shows it, with the value."""
+        return seen
 
-    @abstractmethod
     def is_settled_in(self, seen: _T) -> bool:
         """Return whether the object, as a watch shows it, has a value already: then nothing is assumed of it."""
+        del seen
+        return True
 
 
 @dataclass(frozen=True, slots=True)
