@@ -1,8 +1,4 @@
-"""
-The allocation of a claim and the state of its devices, as they are read from JSON and written to it.
-
-Source: api/resource/v1/types.go, AllocationResult (kubernetes 1.36).
-"""
+"""The allocation of a claim and its devices' state in JSON. Source: api/resource/v1/types.go (kubernetes 1.36)."""
 
 from __future__ import annotations
 

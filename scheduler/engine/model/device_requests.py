@@ -1,8 +1,4 @@
-"""
-ResourceClaims, and the devices that they request, as the scheduler reads them.
-
-Source: api/resource/v1/types.go (kubernetes 1.36).
-"""
+"""ResourceClaims, and the devices that they request. Source: api/resource/v1/types.go (kubernetes 1.36)."""
 
 from __future__ import annotations
 

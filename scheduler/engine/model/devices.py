@@ -1,8 +1,4 @@
-"""
-Devices, the slices in which drivers publish them, and their classes, as the scheduler reads them.
-
-Source: api/resource/v1/types.go (kubernetes 1.36).
-"""
+"""Devices, their slices and their classes, as they are read. Source: api/resource/v1/types.go (kubernetes 1.36)."""
 
 from __future__ import annotations
 
@@ -167,12 +163,7 @@ class ValidRange:
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """
-    How much of a capacity a request takes.
-
-    Attributes:
-        default: taken where a request names no amount; None takes all.
-    """
+    """How much of a capacity a request takes: `default` where it names no amount, or all without a default."""
 
     default: _OptionalAmount
     valid_values: tuple[Amount, ...]

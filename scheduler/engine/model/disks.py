@@ -55,11 +55,7 @@ _RBD_POOL: Final = "rbd"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """
-    A disk by its in-tree plugin and name.
-
-    `name`: the disk, volume, IQN or image. `pool` and `monitors`: of rbd alone.
-    """
+    """A disk by its in-tree plugin and its name: disk, volume, IQN or image; `pool` and `monitors` of rbd alone."""
 
     plugin: str
     name: str

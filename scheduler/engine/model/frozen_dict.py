@@ -10,7 +10,7 @@ _V = TypeVar("_V")
 
 class FrozenDict(dict[_K, _V]):
     """
-    A dict whose methods that change it raise TypeError. To make one takes 0.1 µs more than the dict.
+    A dict whose methods that change it raise TypeError.
 
     Plugins of users read pods and nodes. Many pods share one spec, and label sets share the labels of a pod, so that an
     accidental change of a spec or a label would change the scheduler's state.

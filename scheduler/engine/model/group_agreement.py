@@ -30,11 +30,7 @@ _Setting = tuple[str, str]
 
 
 def of_newest_template(pods: Collection[Pod]) -> Collection[Pod]:
-    """
-    Return the pods without those of a workload that has a newer pod of another template.
-
-    Cost: 0.1 µs per pod if all are of one template, otherwise 0.5 µs.
-    """
+    """Return the pods without those of a workload that has a newer pod of another template."""
     if all(len({pod.labels.get(label) for pod in pods}) < 2 for label in _REVISIONS):
         return pods
     newest: list[Pod] = []
@@ -55,7 +51,7 @@ def disagreement(pods: Collection[Pod]) -> str:
     """
     Return the first setting on which two of the pods, members of one group, differ; empty if they agree.
 
-    A pod that says nothing about levels or times follows the others. Cost: 1 µs per pod.
+    A pod that says nothing about levels or times follows the others.
     """
     firsts: dict[GroupReference, Pod] = {}
     for pod in of_newest_template(pods):

@@ -112,10 +112,7 @@ def _slice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping
 #: LeaderWorkerSet, Job and StatefulSet, and Kubeflow's training operator. Pods of the former two have labels of the
 #: next two as well.
 _LABELS: Final = (
-    "jobset.sigs.k8s.io/job-global-index",
-    "jobset.sigs.k8s.io/job-index",
-    "leaderworkerset.sigs.k8s.io/group-index",
-    "leaderworkerset.sigs.k8s.io/worker-index",
+    *(f"{_JOB_SET}/job-global-index", f"{_JOB_SET}/job-index", f"{_LWS}/group-index", f"{_LWS}/worker-index"),
     "batch.kubernetes.io/job-completion-index",
     "apps.kubernetes.io/pod-index",
     "training.kubeflow.org/replica-index",
@@ -123,9 +120,6 @@ _LABELS: Final = (
 #: Kubeflow counts each type of replica on its own, and these types have the first rank.
 _REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 _FIRST_TYPES: Final = frozenset({"master", "chief", "launcher"})
-#: Digits of an index that count.
-_RANK_DIGITS: Final = 9
-
 Rank = tuple[int, ...]
 
 
@@ -134,5 +128,5 @@ def rank_by(labels: Mapping[str, str], own: str | None) -> Rank:
     texts = [own or "", *(labels.get(name, "") for name in _LABELS)]
     if not any(texts):
         return ()
-    numbers = [int(text[:_RANK_DIGITS]) if text.isascii() and text.isdigit() else -1 for text in texts]
+    numbers = [int(text[:_DIGITS]) if text.isascii() and text.isdigit() else -1 for text in texts]
     return (*numbers[:-1], int(labels.get(_REPLICA_TYPE, "").lower() not in _FIRST_TYPES), numbers[-1])

@@ -39,9 +39,6 @@ _Parse = Callable[..., Any]
 _MAX_SHARED: Final = 65536
 
 
-_UNNAMED: Final = "metadata.name and metadata.namespace are required"
-
-
 class UnnamedError(ValueError):
     """An object without a name, or of a namespaced kind without a namespace."""
 
@@ -78,14 +75,12 @@ def annotation(key: str) -> str:
 def namespace_and_name(namespace: str, name: str) -> tuple[str, str]:
     """Return both; raise UnnamedError if one is empty."""
     if not name or not namespace:
-        raise UnnamedError(_UNNAMED)
+        raise UnnamedError("metadata.name and metadata.namespace are required")
     return namespace, name
 
 
 def _key(namespace: str, name: str) -> str:
-    if not name or not namespace:
-        raise UnnamedError(_UNNAMED)
-    return intern(f"{namespace}/{name}")
+    return intern("/".join(namespace_and_name(namespace, name)))
 
 
 def _namespace(namespace: str, name: str) -> str:
@@ -98,7 +93,6 @@ def _name(name: str) -> str:
     return intern(name)
 
 
-#: Returns whether a value is given.
 is_given: Final = partial(is_not, None)
 
 Name = Annotated[str, At("metadata.name", parse=_name)]

@@ -37,11 +37,7 @@ _PLAIN: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def within_limits(spec: PodSpec) -> PodSpec:
-    """
-    Return `spec`, or a copy without the lists that exceed a limit, which `exceeded_limits` names.
-
-    Cost: O(size of the spec).
-    """
+    """Return `spec`, or a copy without the lists that exceed a limit, which `exceeded_limits` names."""
     terms = _excess(_pod_affinity_counts(spec.affinity))
     spread = _excess(_spread_counts(spec.spread))
     nodes = _excess([("requirements on nodes", _n_node_requirements(spec), MAX_NODE_REQUIREMENTS)])

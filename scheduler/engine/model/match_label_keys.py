@@ -23,7 +23,7 @@ _MISMATCH: Final = "mismatchLabelKeys"
 
 
 def merged_affinity(affinity: Json, labels: Json) -> Json:
-    """Return `spec.affinity` of a pod with these labels as the API server stores it. Cost: O(terms x keys)."""
+    """Return `spec.affinity` of a pod with these labels as the API server stores it."""
     merged = {
         name: _merged_lists(lists, labels)
         for name, lists in affinity.items()
@@ -34,7 +34,7 @@ def merged_affinity(affinity: Json, labels: Json) -> Json:
 
 def merged_spread(constraint: Json, labels: Json, *, enabled: bool = True, merged: bool = True) -> Json:
     """
-    Return a topology spread constraint as the API server stores it. Cost: O(keys).
+    Return a topology spread constraint as the API server stores it.
 
     Args:
         constraint: one of `spec.topologySpreadConstraints` of a pod.

@@ -1,8 +1,4 @@
-"""
-Volumes of in-tree plugins, as seen by the CSI drivers that took over from the plugins.
-
-Source: csi-translation-lib/plugins (kubernetes 1.36).
-"""
+"""In-tree plugins' volumes as their CSI drivers see them. Source: csi-translation-lib/plugins (kubernetes 1.36)."""
 
 from __future__ import annotations
 

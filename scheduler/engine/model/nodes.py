@@ -15,17 +15,13 @@ from scheduler.engine.model.json_fields import UNREAD, At, Created, Name, Namesp
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
 from scheduler.engine.syntax.quantity import counted, non_negative_quantity
-from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
+from scheduler.engine.syntax.selectors import Selector, SelectorError
 
 _MAPPED: Final = ("Service", "ReplicationController")
 
 
 def _scheduler_units(amounts: Mapping[str, QuantityText]) -> Mapping[str, int]:
-    return FrozenDict({name: _units(name, text) for name, text in amounts.items()})
-
-
-def _units(name: str, text: QuantityText) -> int:
-    return counted(name, non_negative_quantity(text))
+    return FrozenDict({name: counted(name, non_negative_quantity(text)) for name, text in amounts.items()})
 
 
 def selector_or_nothing(raw: LabelSelector | None) -> Selector:
@@ -36,11 +32,8 @@ def selector_or_nothing(raw: LabelSelector | None) -> Selector:
         return label_selector(None)
 
 
-def _map_selector(pairs: Mapping[str, str] | None) -> Selector:
-    try:
-        return label_selector(None) if pairs is None else parse_selector(pairs, None)
-    except SelectorError:
-        return label_selector(None)
+def _map_selector(pairs: dict[str, str] | None) -> Selector:
+    return selector_or_nothing(None if pairs is None else LabelSelector(pairs))
 
 
 class Image(Wire, frozen=True):
@@ -127,11 +120,7 @@ SELECTED_BY_MAP: Final = Reader(
 
 
 def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()) -> Node:
-    """
-    Return the node of a JSON document, with the annotations of these keys.
-
-    Raises MalformedObjectError, which names field and problem.
-    """
+    """Return the node of a JSON document, with the annotations of these keys; raise MalformedObjectError."""
     reader = _with_annotations(frozenset(annotation_keys)) if annotation_keys else NODES
     return reader.decode("node", data)
 

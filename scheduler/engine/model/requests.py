@@ -77,8 +77,7 @@ def pod_requests(
         pod_level: whether pod-level cpu, memory and hugepages replace the sum over containers.
         non_missing: amounts for containers without a request of the resource; an explicit 0 is kept.
 
-    Cost: O(containers x resources); about a microsecond for a plain pod of one container.
-    Source: component-helpers/resource/helpers.go, PodRequests (kubernetes 1.36).
+    O(containers x resources). Source: component-helpers/resource/helpers.go, PodRequests (kubernetes 1.36).
     """
     spec = pod.spec
     resize = pod.resize if use_status else None

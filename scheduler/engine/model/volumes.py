@@ -1,8 +1,4 @@
-"""
-PersistentVolumes, their claims, and what CSI drivers say of their nodes, as the scheduler reads them.
-
-Source: component-helpers/storage/volume (kubernetes 1.36).
-"""
+"""Volumes, claims, and what CSI drivers say of nodes. Source: component-helpers/storage/volume (kubernetes 1.36)."""
 
 from __future__ import annotations
 
@@ -292,12 +288,7 @@ _SOURCE: Final = At(
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolume:
-    """
-    One volume.
-
-    Attributes:
-        claim: to which it is promised.
-    """
+    """One volume; `claim`: to which it is promised."""
 
     key: Name
     resource_version: ResourceVersion = field(compare=False)

@@ -214,7 +214,7 @@ def _said(view: ClusterView, requirement: NodeRequirement) -> str | Where:
     if key == _NAME_FIELD:
         is_known = any(name in view.nodes.row_by_name for name in values)
         return text if is_known else Where(f"{text} (there is no such node)", is_nowhere=True)
-    if not view.nodes.has_label(key):
+    if key not in view.nodes.labels:
         meant = did_you_mean(key, view.nodes.labels)
         return Where(f"{text} (no node has the label {key}{meant})", is_nowhere=True, is_misspelt=bool(meant))
     known = view.column(key).id_by_value

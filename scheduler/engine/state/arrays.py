@@ -94,9 +94,6 @@ def truncated(number: Fraction) -> Amount:
 
 
 def rounded(numbers: Fractions) -> Amounts:
-    """
-    Return the nearest integers, halves up; equals Go's math.Round for numbers that are not negative.
-
-    Adding 0.5 itself would round the largest number below 0.5 up.
-    """
+    """Return the nearest integers, halves up; equals Go's math.Round for numbers that are not negative."""
+    # Adding 0.5 itself would round the largest number below 0.5 up.
     return (numbers + _BELOW_HALF).astype(np.int64)

@@ -35,11 +35,7 @@ class AttachedVolumes:
         self._n_by_driver: dict[str, dict[str, int]] = {}
 
     def count(self, holders: Holders, volume: AttachedVolume, node_name: str, delta: int) -> None:
-        """
-        Count one more use by a pod, or attachment (delta 1), or one less (-1).
-
-        `holders`: `by_pods` or `by_attachments`.
-        """
+        """Count one more (delta 1) or one less (-1) in the `holders`: `by_pods` or `by_attachments`."""
         is_other = (
             holders.add(volume.name, node_name) if delta > 0 else holders.discard(volume.name, node_name)
         )

@@ -57,11 +57,9 @@ def differences(state: ClusterState) -> list[str]:
 
 class Audit:
     """
-    Compares in small pieces, round after round.
+    Compares in small pieces, round after round; the state may change between two pieces, not during one.
 
-    Args:
-        state: may change between two pieces, not during one.
-        pods_per_piece: a piece ends after the comparison that reaches this number of pods.
+    `pods_per_piece`: a piece ends after the comparison that reaches this number of pods.
     """
 
     def __init__(self, state: ClusterState, pods_per_piece: int = _PODS_PER_PIECE) -> None:
@@ -70,7 +68,7 @@ class Audit:
         self._round: Iterator[_Comparison] = iter(())
 
     def step(self) -> list[str]:
-        """Return the differences of the next piece, one line each; a piece never spans two rounds. Cost: 2 ms."""
+        """Return the differences of the next piece, one line each; a piece never spans two rounds."""
         lines: list[str] = []
         left = self._pods_per_piece
         while left > 0:

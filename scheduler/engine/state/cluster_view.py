@@ -39,7 +39,7 @@ _Kept = TypeVar("_Kept", bound=Sized)
 #: More volumes than any node attaches.
 UNLIMITED: Final = 1 << 40
 
-#: Rows up to which a formula is computed row by row, at 2 to 5 µs each; on arrays it takes 20 to 30 µs, however short.
+#: Rows up to which a formula is computed row by row: on arrays it takes 20 to 30 µs, however short.
 _ONE_BY_ONE: Final = 6
 
 
@@ -61,10 +61,7 @@ class _ImageScores:
 
 
 class OutOfTreeKey(NamedTuple):
-    """
-    The key of a value that an out-of-tree plugin computes. `owner`: identifies the plugin, its profile and its
-    arguments.
-    """
+    """The key of a value of an out-of-tree plugin; `owner`: the plugin, its profile and its arguments."""
 
     owner: Hashable
     key: Hashable
@@ -142,7 +139,7 @@ class ClusterView(NodeMasks):
         return matcher.matches(pod.namespace, pod.labels, self.namespace_labels(pod.namespace))
 
     def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
-        """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
+        """Return whether anti-affinity of a running pod by one of these keys may select the pod."""
         return self.state.terms.keeps_apart(self.label_set(pod), keys)
 
     def has_lower(self, priority: int) -> Mask:
@@ -186,11 +183,7 @@ class ClusterView(NodeMasks):
                 yield row, above
 
     def nominated_room(self, pod: Pod) -> tuple[Rows, Amounts]:
-        """
-        Return the row of each pod of `nominated_above`, and what each takes, as in `PodsByRow.taken`.
-
-        10 µs for 1,000 pods.
-        """
+        """Return the row of each pod of `nominated_above`, and what each takes, as in `PodsByRow.taken`."""
         state = self.state
         return state.nominated.room_above(pod, state.nodes.row_by_name, state.log.restarted_at)
 
@@ -332,7 +325,7 @@ class ClusterView(NodeMasks):
             compute: returns the value of one row, or the values of several. It reads only these rows.
             dtype: of the array.
 
-        Cost: 1 µs, and `compute` for each changed row; for all rows once a node came, went or got another label.
+        All rows are computed once a node came, went or got another label.
         """
 
         def compute_all() -> npt.NDArray[_Scalar]:
@@ -368,8 +361,6 @@ class ClusterView(NodeMasks):
             ask: returns a number from 0 to 32767. Where there is an earlier answer, it is called again only if the
                 node, its pods or its amounts changed since.
             where: live rows.
-
-        Cost: 10 µs, and one call for each of these nodes.
         """
         log = self.state.log
         asked = self.state.derived.kept(self._owned(key), _AskedNodes)

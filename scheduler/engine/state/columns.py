@@ -40,12 +40,12 @@ class PerDomain:
             self.amounts[domain] += amount
 
     def on_nodes(self) -> Amounts:
-        """Return for each row the amount of its domain, 0 without the label. 4 µs at 5,000 rows."""
+        """Return for each row the amount of its domain, 0 without the label."""
         # No id is out of range; the mode only avoids the check.
         return self.amounts.take(self.ids, mode="clip")
 
     def at_least(self, least: int | Amounts) -> Mask:
-        """Return the labelled rows whose domain has at least `least`: one for all domains, or one for each. 4 µs."""
+        """Return the labelled rows whose domain has at least `least`: one for all domains, or one for each."""
         has_enough = self.amounts >= least
         has_enough[ABSENT] = False
         return has_enough.take(self.ids, mode="clip")
@@ -71,7 +71,7 @@ class LabelColumn:
 
     @classmethod
     def of(cls, key: str, values: Sequence[str | None], capacity: int) -> LabelColumn:
-        """Return the column of rows that have these values, None for a row without the label. 1 ms at 5,000 rows."""
+        """Return the column of rows that have these values, None for a row without the label."""
         column = cls(key, capacity)
         add = column._values.add
         column._column.own[: len(values)] = [ABSENT if value is None else add(value)[0] for value in values]
@@ -116,14 +116,7 @@ class LabelColumn:
         self.ids = self._column.seen
 
     def per_domain(self, amounts: Amounts | Counts | Mask) -> PerDomain:
-        """
-        Return the amounts of rows added up per domain.
-
-        Args:
-            amounts: shape (n_rows,), any integers below 2**53 in sum (bincount adds in float64).
-
-        Cost: O(n_rows), 12 µs at 5,000.
-        """
+        """Return the amounts of rows added up per domain. Their sum is below 2**53: bincount adds in float64."""
         ids = self.ids[: len(amounts)]
         totals = np.bincount(ids, weights=amounts, minlength=self.n_ids).astype(np.int64)
         totals[ABSENT] = 0

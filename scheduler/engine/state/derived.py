@@ -86,8 +86,6 @@ class DerivedValues:
             key: identifies the value; equal keys must compute equal values.
             compute: computes the value from the columns.
             patch: applies changes to the value in place; None if it depends on neither pods nor amounts.
-
-        Cost: 1 µs plus the patch, or the computation.
         """
         entry = self._entries.get(key)
         if entry is None:

@@ -13,7 +13,7 @@ def n_divided(by_row: Counts, alive: Mask) -> int:
     """
     Return how many pods domains share: the selected ones, which `by_row` counts.
 
-    Pods on nodes that are gone, or not seen yet, are in no domain and do not count. 8 µs at 5,000 rows.
+    Pods on nodes that are gone, or not seen yet, are in no domain and do not count.
     """
     return int(by_row.sum(where=alive))
 

@@ -173,7 +173,7 @@ class ExistingTerms:
 
     @not_for_rules
     def sweep(self) -> None:
-        """Rebuild the index if few terms are left of many, to free their memory. At most 5 ms."""
+        """Rebuild the index if few terms are left of many, to free their memory."""
         n_terms = len(self._terms)
         if n_terms > _FEW_LEFT or self._table.n_ids <= _SHRINKS_AT * _FEW_LEFT:
             return
@@ -187,7 +187,7 @@ class ExistingTerms:
 
     @not_for_rules
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
-        """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
+        """Yield the terms that select pods of the label set. O(terms that may)."""
         return (
             term
             for limiting in (False, True)
@@ -199,7 +199,7 @@ class ExistingTerms:
         """
         Return whether a required anti-affinity term by one of these topology keys selects pods of the label set.
 
-        True if more than `MAX_ASKED` terms may select them, so that the cost is at most 2 ms.
+        True if more than `MAX_ASKED` terms may select them, so that the cost is bounded.
         """
         for n_asked, term in enumerate(
             chain.from_iterable(self.may_select(label_set, limiting=limiting) for limiting in (False, True))

@@ -88,19 +88,14 @@ class LabelSets:
         Return which label sets the matcher selects: bool array of shape (n_numbers,), by number.
 
         Evaluated by set operations, not label set by label set: a hostile selector has thousands of requirements and
-        values, few of which occur in any label set. O(label sets with its anchor or in its namespaces + values + label
-        sets that have one of the values).
+        values, few of which occur in any label set.
         """
         mask = np.zeros(self.n_numbers, dtype=np.bool_)
         mask[[label_set.number for label_set in self._selected_by(matcher)]] = True
         return mask
 
     def sweeping(self) -> Iterator[None]:
-        """
-        Drop label sets without pods that were unused for two sweeps, so that memory is bounded.
-
-        Yield after every piece of work, which takes 1 ms, or 5 ms if all its label sets are dropped. O(label sets).
-        """
+        """Drop label sets without pods that were unused for two sweeps, and yield after every piece of work."""
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS
         for number in range(1, self.n_numbers):

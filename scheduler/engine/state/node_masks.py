@@ -1,8 +1,7 @@
 """
 Masks of the nodes that satisfy a node rule or a set of tolerations, cached until nodes change.
 
-Several plugins need them: NodeAffinity and TaintToleration for their rule, PodTopologySpread for its inclusion
-policies. Source: component-helpers scheduling/corev1/nodeaffinity, corev1 helpers (kubernetes 1.36).
+Source: component-helpers scheduling/corev1/nodeaffinity, corev1 helpers (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
 
 
 class NodeMasks:
-    """Masks by rule, cached until nodes change. Returned masks must not be written to."""
+    """Masks by rule. Returned masks must not be written to."""
 
     def __init__(self, nodes: NodeTable, derived: DerivedValues) -> None:
         self._nodes = nodes

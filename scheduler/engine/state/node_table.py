@@ -170,7 +170,7 @@ class NodeTable:
         return amount_at(allocatable, rows) - amount_at(self._pod_count.own, rows)
 
     def left(self, resource: str, rows: RowIndex) -> Amount:
-        """Return allocatable minus requested; 0 if no node has the resource. 0.5 µs for one row."""
+        """Return allocatable minus requested; 0 if no node has the resource."""
         use = self.use(resource, rows)
         return 0 if use is None else use[1] - use[0]
 
@@ -204,11 +204,7 @@ class NodeTable:
         )
 
     def column(self, key: str) -> LabelColumn:
-        """
-        Return the node label as a column. The first call for a key costs O(n_rows), and later ones O(1).
-
-        All keys that no node has share one empty column.
-        """
+        """Return the node label as a column; all keys that no node has share one. The first call is O(n_rows)."""
         column = self._columns.get(key)
         if column is None:
             if key not in self._n_by_label:
@@ -221,10 +217,6 @@ class NodeTable:
     def labels(self) -> KeysView[str]:
         """The keys of all labels of live nodes."""
         return self._n_by_label.keys()
-
-    def has_label(self, key: str) -> bool:
-        """Return whether a live node has the label."""
-        return key in self._n_by_label
 
     def name_of(self, row: int) -> str:
         """Return the name of the row's node, also if the row is a ghost."""
@@ -301,7 +293,7 @@ class NodeTable:
         """
         Add the usage of a pod that came to the row (delta 1), or subtract it (-1) after the pod left.
 
-        O(resources of the usage). Pods are counted per port. Upstream's cache has a set: of two pods that hold the same
+        Pods are counted per port. Upstream's cache has a set: of two pods that hold the same
         port (possible only if a scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We
         decide as upstream does after the rebuild.
         """
@@ -402,11 +394,8 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         self._capacity = capacity
-        self._alive.grow(capacity)
-        self._unschedulable.grow(capacity)
-        self._taint_set.grow(capacity)
-        self._pod_count.grow(capacity)
-        self._non_zero.grow(capacity)
+        for plain in (self._alive, self._unschedulable, self._taint_set, self._pod_count, self._non_zero):
+            plain.grow(capacity)
         self._allocatable.grow(capacity)
         self._requested.grow(capacity)
         for column in (*self._columns.values(), self._empty_column):

@@ -1,8 +1,4 @@
-"""
-Pods that wait until preemption has made room for them on a node.
-
-Source: pkg/scheduler/backend/queue/nominator.go (kubernetes 1.36).
-"""
+"""Pods for which preemption makes room. Source: pkg/scheduler/backend/queue/nominator.go (kubernetes 1.36)."""
 
 from __future__ import annotations
 

@@ -35,11 +35,7 @@ class PodsByRow(NamedTuple):
 
 
 class PodColumns:
-    """
-    Label set, node row, liveness (not terminating), priority, start and requests of every placed pod.
-
-    One writer: ClusterState.
-    """
+    """Label set, node row, liveness (not terminating), priority, start and requests of every placed pod."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
@@ -69,12 +65,9 @@ class PodColumns:
             slot = self._n_slots
             self._n_slots += 1
             if slot == len(self._row):
-                capacity = 2 * slot
-                self._label_set = grown(self._label_set, capacity)
-                self._row = grown(self._row, capacity)
-                self._live = grown(self._live, capacity)
-                self._priority = grown(self._priority, capacity)
-                self._start_rank = grown(self._start_rank, capacity)
+                self._label_set, self._row = grown(self._label_set, 2 * slot), grown(self._row, 2 * slot)
+                self._live, self._priority = grown(self._live, 2 * slot), grown(self._priority, 2 * slot)
+                self._start_rank = grown(self._start_rank, 2 * slot)
             if slot == self._taken.shape[1]:
                 self._taken = grown(self._taken, 2 * slot)
         self._label_set[slot], self._row[slot], self._live[slot] = label_set, row, live
@@ -104,7 +97,7 @@ class PodColumns:
         return (*(column.item(slot) for column in columns), requested, self._live.item(slot))
 
     def has_below(self, priority: int, n_rows: int) -> Mask:
-        """Return the rows with a pod of a lower priority. O(pods): 0.3 ms for 150,000."""
+        """Return the rows with a pod of a lower priority. O(pods)."""
         n = self._n_slots
         rows = self._row[:n][(self._priority[:n] < priority) & (self._label_set[:n] != _FREE)]
         mask = np.zeros(n_rows, dtype=np.bool_)
@@ -112,17 +105,13 @@ class PodColumns:
         return mask
 
     def below(self, priority: int, wanted: Mask) -> PodsByRow:
-        """
-        Return the pods of a lower priority on the wanted rows: bool array of shape (n_rows,).
-
-        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned.
-        """
+        """Return the pods of a lower priority on the wanted rows. O(pods)."""
         slots = self._slots_below(priority, wanted, slice(self._n_slots))
         by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
         return self._pods_in(slots[np.lexsort(by_importance)])
 
     def below_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
-        """Yield the pods that `below` returns, in any order, some thousands at a time: 0.3 ms each."""
+        """Yield the pods that `below` returns, in any order, some thousands at a time."""
         for start in range(0, self._n_slots, _SLOTS_PER_PIECE):
             part = slice(start, min(start + _SLOTS_PER_PIECE, self._n_slots))
             yield self._pods_in(start + self._slots_below(priority, wanted, part))
@@ -160,14 +149,9 @@ class PodColumns:
 
     def per_row(self, selected: Mask, n_rows: int, *, live_only: bool) -> Counts:
         """
-        Return how many pods on each row have a selected label set: int32 array of shape (n_rows,).
+        Return how many pods on each row have a selected label set, see `LabelSets.selected`. O(pods).
 
-        Args:
-            selected: bool array by label set number, from `LabelSets.selected`.
-            n_rows: rows of the node table.
-            live_only: do not count terminating pods.
-
-        Cost: O(pods): 20 µs for 5,000, 0.4 ms for 150,000.
+        `live_only`: do not count terminating pods.
         """
         n = self._n_slots
         counted = selected.take(self._label_set[:n])

@@ -13,6 +13,7 @@ from scheduler.engine.model.group_topology import ANYWHERE, Topology
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
+from scheduler.engine.state.sparse_dicts import discard_member
 
 _NONE: Final[Mapping[str, Pod]] = {}
 
@@ -358,26 +359,23 @@ class PodGroups:
 
     def _note_ready(self, key: GroupKey, uid: str) -> None:
         pending = self._pending.get(key, _NONE).get(uid)
-        ready = self._ready.setdefault(key, set())
-        if uid in self._placed.get(key, _NONE) or (pending is not None and _is_ready(pending)):
-            ready.add(uid)
-        else:
-            ready.discard(uid)
-        if not ready:
-            del self._ready[key]
-        gated = self._gated.setdefault(key, set())
-        if pending is not None and pending.gates:
-            gated.add(uid)
-        else:
-            gated.discard(uid)
-        if not gated:
-            del self._gated[key]
+        is_ready = uid in self._placed.get(key, _NONE) or (pending is not None and _is_ready(pending))
+        _note(self._ready, key, uid, is_in=is_ready)
+        _note(self._gated, key, uid, is_in=pending is not None and bool(pending.gates))
 
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:
             self._whole.pop(key, None)
             self._released.discard(key)
             self._finished.pop(key, None)
+
+
+def _note(sets: dict[GroupKey, set[str]], key: GroupKey, uid: str, *, is_in: bool) -> None:
+    """Let the UID be in the group's set, or not; an empty set has no entry."""
+    if is_in:
+        sets.setdefault(key, set()).add(uid)
+    elif key in sets:
+        discard_member(sets, key, uid)
 
 
 def _described_by(pod: Pod) -> tuple[int, Topology] | None:

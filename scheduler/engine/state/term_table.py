@@ -192,7 +192,7 @@ class TermTable:
         return self._n_terms
 
     def add(self, rule: NamespaceRule, selector: Selector, topology_key: str, effect: int) -> int:
-        """Return the id of a new term. O(values + names), 10 µs for a small one."""
+        """Return the id of a new term. O(values + names)."""
         if self._free:
             number = self._free.pop()
         else:
@@ -212,7 +212,7 @@ class TermTable:
         self._free.append(number)
 
     def declare(self, terms: Rows, row: int, delta: int) -> None:
-        """Note that one more pod of the row (delta 1) or one less (-1) declares the terms. 2 µs."""
+        """Note that one more pod of the row (delta 1) or one less (-1) declares the terms."""
         self._n_declared += delta * len(terms)
         limit = 2 * self._n_declared + _FEW_ENTRIES - len(terms)
         if self._n_entries > limit:
@@ -240,7 +240,7 @@ class TermTable:
         """
         Return the weighted sums of the terms that select the label set, by topology key.
 
-        `columns_of` returns the columns of those keys that a node has, 65,535 at most. O(terms + entries), 20 ns each.
+        `columns_of` returns the columns of those keys that a node has, 65,535 at most. O(terms + entries).
         """
         selector, rule, effect, key = self._columns[:, : self._n_terms]
         weights = weight_by_effect.take(effect)
@@ -267,13 +267,13 @@ class TermTable:
         return sums_by_key
 
     def _drop_undeclared(self) -> None:
-        """Drop the entries of terms that no pod declares. O(entries), 10 ns each: most terms belong to one pod."""
+        """Drop the entries of terms that no pod declares. O(entries): most terms belong to one pod."""
         term, _, delta = entries = self._entries[:, : self._n_entries]
         self._entries = entries[:, np.bincount(term, weights=delta).take(term) != 0]
         self._n_entries = self._entries.shape[1]
 
     def _add_up(self) -> None:
-        """Add up the entries of equal terms and rows, and drop sums of 0. O(entries), 0.1 µs each."""
+        """Add up the entries of equal terms and rows, and drop sums of 0. O(entries)."""
         term, row, delta = self._entries[:, : self._n_entries].astype(np.int64)
         width = int(row.max(initial=0)) + 1
         places, where = np.unique(term * width + row, return_inverse=True)

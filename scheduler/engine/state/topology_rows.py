@@ -50,7 +50,7 @@ class TopologyRows:
         )
 
     def rows(self, topology: VolumeTopology) -> Reached:
-        """Return the rows, 0.2 µs; at first O(rows), or O(1) for a term that names values of one label."""
+        """Return the rows; at first O(rows), or O(1) for a term that names values of one label."""
         reached = self._reached.get(topology)
         if reached is None:
             reached = self._reached[topology] = self._computed(topology)

@@ -134,37 +134,16 @@ def _parse_text(text: str) -> Quantity:
     if not trimmed or shape is None:
         raise _refusal(text, "quantities are a number and a suffix such as m, k, Mi or e3")
     sign, digits, fraction, suffix = shape.group(1, 2, 3, 4)
-    number = _Number(text, digits, fraction or "")
+    # Upstream counts digits before the dot without leading zeros.
+    significant, fraction = digits.lstrip("0") or "0", fraction or ""
     if suffix in _BINARY_SUFFIXES:
-        magnitude = _binary(number, _BINARY_SUFFIXES[suffix])
+        magnitude = _binary(significant, fraction, _BINARY_SUFFIXES[suffix])
     else:
-        magnitude = _decimal(number, _decimal_exponent(text, suffix))
+        magnitude = _decimal(significant, fraction, _decimal_exponent(text, suffix))
+    if magnitude.compact_scale is None and not digits and not fraction:
+        # Upstream notices it only outside its int64 path.
+        raise _refusal(text, "the numeric part has no digits")
     return Quantity(-magnitude.nano, magnitude.compact_scale) if sign == "-" else magnitude
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """The digits around the dot; either side may be empty."""
-
-    text: str
-    digits: str
-    fraction: str
-
-    @property
-    def significant(self) -> str:
-        """Return the digits before the dot as upstream counts them: without leading zeros, at least "0"."""
-        return self.digits.lstrip("0") or "0"
-
-    def unscaled(self) -> int:
-        """
-        Return all digits as one integer.
-
-        Raises:
-            QuantityError: there is no digit at all, which upstream notices only outside its int64 path.
-        """
-        if not self.digits and not self.fraction:
-            raise _refusal(self.text, "the numeric part has no digits")
-        return int(self.digits + self.fraction)
 
 
 def _decimal_exponent(text: str, suffix: str) -> int:
@@ -177,21 +156,19 @@ def _decimal_exponent(text: str, suffix: str) -> int:
     return (int(written[1]) + 2**31) % 2**32 - 2**31  # upstream narrows it to an int32
 
 
-def _decimal(number: _Number, exponent: int) -> Quantity:
-    scale = exponent - len(number.fraction)
-    n_digits = len(number.significant) + len(number.fraction)
-    if n_digits <= _COMPACT_DIGITS and scale >= -_NANO_EXPONENT:
+def _decimal(significant: str, fraction: str, exponent: int) -> Quantity:
+    scale, unscaled = exponent - len(fraction), int(significant + fraction)
+    if len(significant) + len(fraction) <= _COMPACT_DIGITS and scale >= -_NANO_EXPONENT:
         scale = min(scale, _MAX_SCALE)
-        unscaled = int(number.significant + number.fraction)
         return Quantity(unscaled * _power_of_ten(scale + _NANO_EXPONENT), scale)
-    return Quantity(_nano(number.unscaled(), scale), None)
+    return Quantity(_nano(unscaled, scale), None)
 
 
-def _binary(number: _Number, exponent: int) -> Quantity:
+def _binary(significant: str, fraction: str, exponent: int) -> Quantity:
     # An estimate of the product's digits by which upstream chooses its int64 path.
-    if not number.fraction and len(number.significant) + exponent * 3 // 10 + 1 <= 15:
-        return Quantity((int(number.significant) << exponent) * 10**_NANO_EXPONENT, 0)
-    nano = _nano(number.unscaled() << exponent, -len(number.fraction))
+    if not fraction and len(significant) + exponent * 3 // 10 + 1 <= 15:
+        return Quantity((int(significant) << exponent) * 10**_NANO_EXPONENT, 0)
+    nano = _nano(int(significant + fraction) << exponent, -len(fraction))
     return Quantity(min(nano, _INT64_MAX * 10**_NANO_EXPONENT), None)
 
 

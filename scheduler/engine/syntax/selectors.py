@@ -171,11 +171,6 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     return _shared_requirement(key, operator, values) if is_short else _checked(key, operator, values)
 
 
-@lru_cache(maxsize=4096)
-def _shared_requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
-    return _checked(key, operator, values)
-
-
 def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
     problems = []
     if key_faults := label_key_faults(key):
@@ -194,6 +189,9 @@ def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requireme
     if problems:
         raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return Requirement(key, operator, values)
+
+
+_shared_requirement: Final = lru_cache(maxsize=4096)(_checked)
 
 
 def _quoted(text: str) -> str:
