@@ -9,9 +9,6 @@ from scheduler.daemon.settings.writing import as_json, resolved_yaml
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from tests.daemon.settings.configurations import HEAD, one_profile
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 COMPLETED = {
     "defaults": HEAD,
     "names that look like other things": HEAD
@@ -23,19 +20,6 @@ COMPLETED = {
               multiPoint: {enabled: [{name: NodePorts, weight: 3}], disabled: [{name: NodeName}]}
               filter: {enabled: [{name: InterPodAffinity}]}
               score: {enabled: [{name: ImageLocality, weight: 20}, {name: NodeAffinity, weight: -4}]}
-            """),
-    "arguments": one_profile(f"""
-            pluginConfig:
-            - {{name: NodeAffinity, args: {{addedAffinity: {{{REQUIRED}: {{nodeSelectorTerms:
-                [{{matchExpressions: [{{key: a, operator: Exists}}]}}]}}}}}}}}
-            - {{name: NodeResourcesFit, args: {{ignoredResources: [a/b], scoringStrategy:
-                {{type: RequestedToCapacityRatio, requestedToCapacityRatio:
-                {{shape: [{{utilization: 1, score: 2}}]}}}}}}}}
-            - {{name: PodTopologySpread, args: {{defaultingType: List, defaultConstraints: [
-                {{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway,
-                minDomains: 3, matchLabelKeys: [k]}}]}}}}
-            - {{name: InterPodAffinity, args: {{hardPodAffinityWeight: 0}}}}
-            - {{name: DefaultPreemption, args: {{minCandidateNodesAbsolute: 7}}}}
             """),
 }
 

@@ -1,4 +1,4 @@
-"""The product's merge of label keys against what a real API server stored, and against the embedded cluster's."""
+"""The product's merge of label keys against what a real API server stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from scheduler.engine.model.match_label_keys import merged_affinity, merged_spread
-from scheduler.sandbox.devcluster.admission.affinity import merged_affinity as embedded_affinity
-from scheduler.sandbox.devcluster.admission.affinity import merged_constraints as embedded_constraints
 from tests.support import build
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "admission.jsonl.gz"
@@ -42,19 +40,6 @@ def test_what_a_real_api_server_stored_is_what_the_product_merges() -> None:
         assert entry["pod"] == before
         assert affinity == entry["stored"].get("affinity"), entry["name"]
         assert constraints == entry["stored"].get("topologySpreadConstraints"), entry["name"]
-
-
-def test_both_implementations_merge_every_recorded_pod_alike() -> None:
-    """Refused pods included: the merge comes before the refusal."""
-    for entry in recorded():
-        pod = entry["pod"]
-        labels, spec = pod["metadata"].get("labels") or {}, pod["spec"]
-        terms, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
-        embedded = (
-            terms and embedded_affinity(terms, labels),
-            constraints and embedded_constraints(constraints, labels),
-        )
-        assert merged(pod) == embedded, entry["name"]
 
 
 @pytest.mark.parametrize(

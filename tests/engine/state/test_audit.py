@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from itertools import count, islice
 
 import numpy as np
 import pytest
@@ -43,15 +44,17 @@ def driven() -> Driver:
     return driver
 
 
-def round_of(state: ClusterState) -> list[str]:
-    """Return the differences of a whole round, in pieces of one comparison each."""
-    audit = Audit(state, pods_per_piece=1)
+def pieces_of(audit: Audit) -> Iterator[list[str]]:
+    """Yield the differences of each piece of a whole round."""
     audit.step()
     this_round = audit._round
-    found: list[str] = []
     while audit._round is this_round:
-        found += audit.step()
-    return found
+        yield audit.step()
+
+
+def round_of(state: ClusterState) -> list[str]:
+    """Return the differences of a whole round, in pieces of one comparison each."""
+    return [line for lines in pieces_of(Audit(state, pods_per_piece=1)) for line in lines]
 
 
 def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
@@ -61,10 +64,7 @@ def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
         driver.node(f"n{number}")
     for number in range(400):
         driver.pod(f"p{number}", labels={"app": "a"}, affinity=AWAY, node=f"n{number % 40}")
-    audit = Audit(driver.state, pods_per_piece=20)
-    audit.step()
-    this_round = audit._round
-    looked_at: list[int] = []
+    looked_at = [0]
     original = driver.state.placed_on
 
     def placed_on(row: int) -> Collection[PlacedPod]:
@@ -72,9 +72,9 @@ def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
         return original(row)
 
     driver.state.placed_on = placed_on  # type: ignore[method-assign]  # counts, and answers as before
-    while audit._round is this_round:
+    for lines in pieces_of(Audit(driver.state, pods_per_piece=20)):
+        assert lines == []
         looked_at.append(0)
-        assert audit.step() == []
     assert len(looked_at) > 50
     assert max(looked_at) <= 45, "the first one looks at every row"
 
@@ -84,27 +84,18 @@ def test_a_piece_looks_at_few_nodes_without_pods() -> None:
     driver = Driver()
     for number in range(400):
         driver.node(f"n{number}")
-    audit = Audit(driver.state, pods_per_piece=100)
-    audit.step()
-    this_round = audit._round
-    n_pieces = 0
-    while audit._round is this_round:
-        assert audit.step() == []
-        n_pieces += 1
-    assert n_pieces >= 20
+    pieces = list(pieces_of(Audit(driver.state, pods_per_piece=100)))
+    assert not any(pieces)
+    assert len(pieces) >= 20
 
 
 def test_a_piece_looks_at_few_members_of_groups() -> None:
     driver = Driver()
     for number in range(200):
         driver.pod(f"p{number}", labels={**MEMBER, GROUP: f"group-{number % 20}"})
-    audit = Audit(driver.state, pods_per_piece=20)
-    audit.step()
-    this_round, n_pieces = audit._round, 0
-    while audit._round is this_round:
-        assert audit.step() == []
-        n_pieces += 1
-    assert n_pieces >= 10
+    pieces = list(pieces_of(Audit(driver.state, pods_per_piece=20)))
+    assert not any(pieces)
+    assert len(pieces) >= 10
 
 
 def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None:
@@ -119,9 +110,7 @@ def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None
         ((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("job", "Exists"),))),)
     )
     assert driver.state.counts.selected(has_job).by_row.sum() == 3000
-    audit = Audit(driver.state, pods_per_piece=100)
-    audit.step()
-    this_round, tried, n_terms = audit._round, [0], [0]
+    tried, n_terms = [0], [0]
     matches, placed_on = driver.state.label_sets.matches, driver.state.placed_on
 
     def counted_matches(matcher: PodMatcher, label_set: LabelSet) -> bool:
@@ -134,10 +123,10 @@ def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None
 
     driver.state.label_sets.matches = counted_matches  # type: ignore[method-assign]
     driver.state.placed_on = counted_placed_on  # type: ignore[method-assign]
-    while audit._round is this_round:
+    for lines in pieces_of(Audit(driver.state, pods_per_piece=100)):
+        assert lines == []
         tried.append(0)
         n_terms.append(0)
-        assert audit.step() == []
     assert sum(tried) > 3000
     assert max(tried) <= 500
     assert sum(n_terms) > 2000
@@ -154,9 +143,7 @@ def test_a_matcher_of_many_terms_is_tried_on_few_label_sets_at_once() -> None:
     absent = (Requirement(f"no-{number}", "DoesNotExist") for number in range(100))
     of_all = PodMatcher(tuple((rule, Selector((Requirement("app", "Exists"), each))) for each in absent))
     assert driver.state.counts.selected(of_all).by_row.sum() == 40
-    audit = Audit(driver.state, pods_per_piece=1)
-    audit.step()
-    this_round, tried = audit._round, [0]
+    tried = [0]
     matches = driver.state.label_sets.matches
 
     def counted_matches(matcher: PodMatcher, label_set: LabelSet) -> bool:
@@ -164,9 +151,9 @@ def test_a_matcher_of_many_terms_is_tried_on_few_label_sets_at_once() -> None:
         return matches(matcher, label_set)
 
     driver.state.label_sets.matches = counted_matches  # type: ignore[method-assign]
-    while audit._round is this_round:
+    for lines in pieces_of(Audit(driver.state, pods_per_piece=1)):
+        assert lines == []
         tried.append(0)
-        assert audit.step() == []
     assert sum(tried) == 40
     assert max(tried) == 5
 
@@ -193,20 +180,14 @@ def test_nothing_differs_while_everything_changes() -> None:
 
 def test_nothing_differs_whenever_a_pod_leaves_during_a_round() -> None:
     """Its node and its term, which another pod declares too, were listed before it left."""
-    n_before = 0
-    while True:
+    for n_before in count():
         driver = driven()
-        audit = Audit(driver.state, pods_per_piece=1)
-        audit.step()
-        this_round = audit._round
-        for _ in range(n_before):
-            assert audit.step() == []
-        if audit._round is not this_round:
+        pieces = pieces_of(Audit(driver.state, pods_per_piece=1))
+        before = list(islice(pieces, n_before))
+        if len(before) < n_before:
             break
         driver.lose(next(one.pod for one in driver.state.placed.values() if one.pod.name == "p2"))
-        while audit._round is this_round:
-            assert audit.step() == []
-        n_before += 1
+        assert not any([*before, *pieces])
     assert n_before > 10
 
 

@@ -192,23 +192,3 @@ def test_merged_selectors_match_what_both_match(first, second, labels):
     assert merged.matches(labels) == (first.matches(labels) and second.matches(labels))
     assert merged == merge_requirements(second, first)
     assert merged.is_empty == (first.is_empty and second.is_empty)
-
-
-@given(
-    st.dictionaries(st.text(), st.text(), max_size=3),
-    st.lists(
-        st.tuples(
-            st.text(),
-            st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]) | st.text(),
-            st.lists(st.text(), max_size=2).map(tuple),
-        ),
-        max_size=3,
-    ),
-)
-def test_parsing_gives_a_selector_or_a_one_line_selector_error(match_labels, written):
-    try:
-        parsed = parse_selector(match_labels, written)
-    except SelectorError as refused:
-        assert len(str(refused).splitlines()) == 1
-    else:
-        assert isinstance(parsed, Selector)
