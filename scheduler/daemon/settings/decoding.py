@@ -41,11 +41,7 @@ def decoded(
 def checked_fields(
     value: object, kind: type[msgspec.Struct], path: str, problems: Problems, *, also: Collection[str] = ()
 ) -> dict[str, object]:
-    """
-    Return the object without null and without whatever the struct cannot have, which is recorded.
-
-    `also`: further fields that it may have, which are left out too.
-    """
+    """Return the object without null, the fields of `also`, and what it cannot have, which is recorded."""
     if not isinstance(value, dict):
         problems.found(path, described(value), "an object")
         value = {}

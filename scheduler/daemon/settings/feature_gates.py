@@ -115,11 +115,7 @@ def nearest_known(version: Version | None) -> Version:
 
 
 def read_feature_gates(text: str) -> Mapping[str, bool]:
-    """
-    Return the gates of "A=true,B=false" by name; of several values for one gate the last counts, as upstream.
-
-    Raises InvalidSettingsError naming each unknown gate and each value that is no boolean.
-    """
+    """Return the gates of "A=true,B=false" by name; the last of several values counts. Raises InvalidSettingsError."""
     problems = Problems(FLAG)
     switched: dict[str, bool] = {}
     has_component: set[bool] = set()
@@ -147,11 +143,7 @@ def read_feature_gates(text: str) -> Mapping[str, bool]:
 
 
 def read_emulated_version(texts: Iterable[str]) -> Version | None:
-    """
-    Return the version of "kube=1.34" or "1.34", None without one.
-
-    Raises InvalidSettingsError for a version that is malformed, named twice, or cannot be emulated.
-    """
+    """Return the version of "kube=1.34" or "1.34", None without one. Raises InvalidSettingsError."""
     problems = Problems(VERSION_FLAG)
     versions: list[Version] = []
     for text in ",".join(texts).split(","):

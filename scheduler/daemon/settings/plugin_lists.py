@@ -150,11 +150,7 @@ def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginE
 def resolve(
     sets: Mapping[str, PluginSet], known: Mapping[str, InTreePlugin], problems: Problems
 ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
-    """
-    Return the plugins of every point in running order under the file's `sets`, and the weights of the score point.
-
-    Duplicates in multiPoint are recorded as problems.
-    """
+    """Return the plugins of every point in running order under the file's `sets`, and the weights of scores."""
     multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
     duplicates: set[str] = set()
     names_by_point = {

@@ -37,11 +37,7 @@ def resolved_yaml(settings: Settings) -> str:
 
 
 def as_json(settings: Settings) -> str:
-    """
-    Return the body of /configz: upstream's `componentconfig`, and our additions under our own name.
-
-    Both have a kind, since programs decode the body as a map of objects.
-    """
+    """Return the body of /configz, a map of objects with kinds: upstream's `componentconfig`, and ours."""
     own = {
         "apiVersion": "affinity-scheduler.io/v1",
         "kind": "AffinitySchedulerStatus",

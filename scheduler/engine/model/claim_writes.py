@@ -38,8 +38,7 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
     """
     Reserves the claim for the pod, and stores the allocation in it, if there is one.
 
-    Attributes:
-        mappings: of a claim that is created for the pod's extended resources; None for all others.
+    `mappings`: of a claim that is created for the pod's extended resources; None for all others.
     """
 
     obj: ResourceClaim

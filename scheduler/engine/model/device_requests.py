@@ -50,7 +50,6 @@ class DeviceQuery:
     Which devices are requested, and how many: `exactly` of a request, or one of its alternatives.
 
     Attributes:
-        name: of the request or of the alternative.
         mode: ExactCount or All; an API server of a later version may know others.
         capacity: requested amounts by the name of the capacity.
     """
@@ -106,10 +105,8 @@ class ResourceClaim:
     One claim at one resourceVersion.
 
     Attributes:
-        key: `namespace/name`.
         annotations: only the annotation of a special claim, if it was read.
         created_name: the name of a claim that is to be created; empty for all others.
-        allocation: None while no devices are allocated.
     """
 
     key: NamespacedKey

@@ -225,7 +225,6 @@ class ResourceSlice:
     A part of a pool at one resourceVersion. Compared and hashed by identity.
 
     Attributes:
-        key: its name.
         slice_count: how many slices the pool has in this generation.
         node_name: the only node that reaches the devices; None if not set.
     """

@@ -70,9 +70,7 @@ class EvictVictim:
     """
     Say on the victim that the preemptor needs its place, and delete it; EvictionDue comes before each of these writes.
 
-    Answered by EvictionEnded.
-
-    `number`: of the decision; an earlier decision has a lower number.
+    Answered by EvictionEnded. `number`: of the decision; an earlier decision has a lower number.
     """
 
     preemptor: Pod
@@ -90,11 +88,7 @@ class ProceedWithEviction:
 
 @dataclass(frozen=True, slots=True)
 class SpareVictim:
-    """
-    End the eviction that EvictionDue asks about: the preemptor does not need the victim's place any more.
-
-    `ends`: whether the victim is known to end, or to be gone.
-    """
+    """End the eviction that EvictionDue asks about; `ends`: whether the victim is known to end, or to be gone."""
 
     preemptor_uid: str
     victim_uid: str
@@ -129,11 +123,8 @@ class Attempted:
 
     Attributes:
         started_s: when the attempt began, by the clock of `now_s`.
-        attempts: attempts of this pod, this one included.
         first_active_s: when the pod first became active in the queue.
         after_flush: whether the timeout of unschedulable pods caused the attempt.
-        n_evaluated: nodes that were filtered.
-        n_feasible: nodes that passed.
         tried_preemption: whether PostFilter ran.
         n_victims: pods that are evicted for this pod, or for its group.
         nominated_node_name: the node that the victims are evicted from; '' without victims, or if they are a group's.
@@ -168,11 +159,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class PatchPodGroup:
-    """
-    Write a condition of a PodGroup of scheduling.k8s.io.
-
-    `condition_type`: empty for the condition that says, in its version of the API, whether the group is placed.
-    """
+    """Write a condition of a PodGroup; of an empty type the one that says whether the group is placed."""
 
     group: PodGroup
     is_true: bool
@@ -183,11 +170,7 @@ class PatchPodGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupAttempted:
-    """
-    Report the end of an attempt to place a group, for metrics.
-
-    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: made by the search; 0 without a search.
-    """
+    """Report the end of an attempt to place a group, for metrics; `n_decisions`: of the search, if there was one."""
 
     profile: str
     result: Literal["scheduled", "unschedulable", "error"]
@@ -197,11 +180,7 @@ class GroupAttempted:
 
 @dataclass(frozen=True, slots=True)
 class DevicesAwaited:
-    """
-    Report the end of a pod's wait for the binding conditions of its devices, for metrics.
-
-    `devices`: the driver of each device, and whether the device has binding conditions.
-    """
+    """Report the end of a pod's wait for devices, for metrics: each one's driver, and whether it has conditions."""
 
     pod: Pod
     status: Literal["success", "failure", "timeout", "error"]

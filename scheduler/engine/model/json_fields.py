@@ -106,11 +106,7 @@ Terminating = Annotated[bool, At("metadata.deletionTimestamp", of=str | None, pa
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """
-    A type in JSON, and the value of an absent field. `make`: converts what was decoded; None to keep it.
-
-    `is_optional`: whether None stays None.
-    """
+    """A type in JSON, the value of an absent field, what converts others, and whether None stays None."""
 
     json: Any
     absent: Any

@@ -35,11 +35,7 @@ def read(decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspec.Raw) 
 
 
 def shallow(document: bytes) -> bytes:
-    """
-    Return the JSON document with null for every object and array that is deeper than `KEPT_LEVELS`.
-
-    Malformed JSON stays malformed. O(bytes).
-    """
+    """Return the JSON document with null for what is deeper than `KEPT_LEVELS`; malformed JSON stays malformed."""
     # For rare documents alone: structs are imported without it, as for the defaults of flags.
     import numpy as np
 

@@ -37,10 +37,8 @@ class ObjectWrite(Generic[_T]):
     """
     One write of one object, of any kind; `daemon.writes.reservation_writer` has a row for each subclass.
 
-    Nothing counts before a watch shows it, unless the subclass says otherwise.
-
-    Attributes:
-        obj: the object as it was decided on. The write needs it to have this resourceVersion still.
+    Nothing counts before a watch shows it, unless the subclass says otherwise. `obj`: as it was decided on; the write
+    needs it to have this resourceVersion still.
     """
 
     __slots__ = ()

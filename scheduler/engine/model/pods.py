@@ -154,11 +154,7 @@ class PodSpec:
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """
-        The host ports of containers and sidecars, without those of plain init containers.
-
-        Source: pkg/scheduler/util GetHostPorts (kubernetes 1.36).
-        """
+        """The host ports of containers and sidecars, not plain init ones. Source: GetHostPorts (kubernetes 1.36)."""
         return tuple(
             port
             for container in (*self.containers, *(c for c in self.init_containers if c.restart_always))
@@ -172,11 +168,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodCondition:
-    """
-    The PodScheduled condition of a pod.
-
-    `since_s`: when its status became False at the latest, in seconds since 1970; None if it is not or no time is given.
-    """
+    """The PodScheduled condition; `since_s`: when it was False at the latest, in seconds since 1970; or None."""
 
     status: str
     reason: str

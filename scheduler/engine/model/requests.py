@@ -104,11 +104,7 @@ def is_recognised(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """
-    Return whether `name` is a scalar resource: extended, hugepages, attachable volumes, or prefixed native.
-
-    Source: apis/core/v1/helper/helpers.go, IsScalarResourceName (kubernetes 1.36).
-    """
+    """Return whether `name` is scalar. Source: core/v1/helper/helpers.go, IsScalarResourceName (kubernetes 1.36)."""
     return (
         name.startswith((_HUGE_PAGES_PREFIX, "attachable-volumes-"))
         or "kubernetes.io/" in name
@@ -117,11 +113,7 @@ def is_scalar(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    """
-    Return whether `name` is an extended resource: qualified, not in kubernetes.io, not a quota name.
-
-    Source: apis/core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36).
-    """
+    """Return whether it is extended. Source: core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36)."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return not label_key_faults(f"requests.{name}")  # upstream validates its quota name

@@ -50,11 +50,7 @@ class ObjectSeen:
 
     @property
     def concerns(self) -> tuple[tuple[str, str], ...]:
-        """
-        The kind and key of each object about which the change says something.
-
-        These are the object, a volume's claim, and what a claim was before it was created.
-        """
+        """The kind and key of the object, of a volume's claim, and of a claim before it was created."""
         own = (self.object.kind, self.object.key)
         if isinstance(self.object, ResourceClaim) and self.object.is_special:
             owner = self.object.controller
@@ -94,7 +90,6 @@ class ReservationWritten:
     The answer to WriteReservation.
 
     Attributes:
-        uid: of the pod.
         versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all writes were made.
         number: of the instruction; the answer to a reservation that has ended may come after the pod's next one.

@@ -75,11 +75,7 @@ class StorageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class VolumeTopology:
-    """
-    The nodes that can reach a volume or a pool: all that match one of the terms.
-
-    Compared and hashed by identity: a decoder returns the same object for equal terms.
-    """
+    """The nodes that match one of the terms; compared by identity: decoders return one object for equal terms."""
 
     terms: tuple[NodeTerm, ...]
 
@@ -155,9 +151,7 @@ class PersistentVolumeClaim:
     One claim.
 
     Attributes:
-        key: `namespace/name`.
         requested_bytes: None if no storage is requested, which leaves capacities unchecked.
-        selector: None selects every volume.
         selected_node: the node that a scheduler chose for its volume; None without the annotation.
         owner_uid: of the controller; empty without one.
     """
@@ -231,7 +225,6 @@ class VolumeSource(NamedTuple):
     Attributes:
         topology: None if every node can reach it.
         driver: its CSI driver, or the driver to which its in-tree plugin was migrated; empty without either.
-        handle: its name at that driver.
         plugin: the in-tree plugin that it names instead of a driver.
         migrated_topology: `topology` on nodes where the in-tree plugin was migrated.
     """
@@ -355,7 +348,6 @@ class StorageClass:
     A class.
 
     Attributes:
-        binding_mode: None if not set.
         allowed_topologies: empty allows all nodes.
         default_since: when the class was created, if claims without a class get it; else None. No decision reads it.
     """

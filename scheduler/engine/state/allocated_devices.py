@@ -16,16 +16,11 @@ from scheduler.engine.syntax.quantity_format import parse_formatted
 
 
 class AllocatedDevices:
-    """
-    What is allocated, by device. Results with admin access do not count.
-
-    Attributes:
-        version: of the last change.
-        n_by_driver: how many devices claims have or share; drivers without any are left out.
-    """
+    """What is allocated, by device. Results with admin access do not count. `version`: of the last change."""
 
     def __init__(self) -> None:
         self.version = 0
+        #: How many devices claims have or share; drivers without any are left out.
         self.n_by_driver: dict[str, int] = {}
         #: By device: keys of the claims that have it for themselves, and in how many results.
         self._dedicated: dict[DeviceId, dict[str, int]] = {}

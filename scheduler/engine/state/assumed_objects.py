@@ -104,17 +104,14 @@ class AssumedObjects:
         self._by_key.pop((kind, key), None)
 
     def assume(self, write: ObjectWrite[Any], holder: str) -> Any | None:  # noqa: ANN401 - the kind names the type
-        """
-        Assume the write for the pod. Return the object as it counts from now on, None if it counts as before.
-
-        Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
-        """
+        """Assume the write for the pod. Return the object as it counts from now on, None if it counts as before."""
         obj: StoredObject = write.obj
         known = self._by_key.get((obj.kind, obj.key))
         if write.value is None:
             return None
         if known is not None:
             if known.write.value != write.value:
+                # A volume, say, would be promised to two claims.
                 raise InvariantViolation(
                     f"{obj.kind} {obj.key} is assumed as {known.write.value}, not {write.value}"
                 )

@@ -19,11 +19,7 @@ class AttachedVolume(NamedTuple):
 
 
 class AttachedVolumes:
-    """
-    Volumes by node name, each counted once, whether a pod uses it, an attachment shows it, or both.
-
-    `on_change` receives the node whose number changed.
-    """
+    """Volumes by node name, each counted once, used or attached or both; `on_change` gets the node."""
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change

@@ -24,11 +24,7 @@ from scheduler.engine.state.node_table import NodeTable
 def class_devices(
     device_class: DeviceClass, devices: Devices, nodes: NodeTable, masks: NodeMasks
 ) -> tuple[Amounts, Amounts]:
-    """
-    Return how many devices of the class each row reaches, and how many of them are allocated.
-
-    Both are int64 arrays of shape (n_rows,). O(devices of the cluster).
-    """
+    """Return how many devices of the class each row reaches, and how many are allocated. O(all devices)."""
     n_rows = nodes.n_rows
     total, allocated = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)
     fails = np.zeros(n_rows, np.bool_)

@@ -229,11 +229,7 @@ class ClusterView(NodeMasks):
         )
 
     def class_devices(self, resource: str) -> tuple[Amounts, Amounts] | None:
-        """
-        Return how many devices of the class that provides the resource each row reaches, and how many are allocated.
-
-        None if no class provides it. O(devices of the cluster).
-        """
+        """Return what `class_devices` does for the class that provides the resource; None if none does."""
         devices = self.state.devices
         provider = devices.extended_resources.class_of(resource) if devices.is_served else None
         return None if provider is None else class_devices(provider, devices, self.state.nodes, self)

@@ -52,11 +52,7 @@ class PerDomain:
 
 
 class LabelColumn:
-    """
-    One node label over all rows: equal values share a domain id.
-
-    Relabelling a node changes only its id here, since pods are counted per row and added up per domain later.
-    """
+    """One node label over all rows: equal values share a domain id. Pods are counted per row, not per domain."""
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key

@@ -41,11 +41,7 @@ _DENSE_SHARE: Final = 16
 
 
 class KeyDomains(NamedTuple):
-    """
-    The domains of a topology key, formed by the eligible nodes only.
-
-    `eligible`: bool array of shape (n_rows,), None for all nodes; the same object until nodes change.
-    """
+    """The domains of a key, formed by the `eligible` nodes: one array until nodes change, None for all."""
 
     column: LabelColumn
     eligible: Mask | None = None

@@ -10,11 +10,7 @@ from scheduler.engine.state.columns import ABSENT, LabelColumn
 
 
 def n_divided(by_row: Counts, alive: Mask) -> int:
-    """
-    Return how many pods domains share: the selected ones, which `by_row` counts.
-
-    Pods on nodes that are gone, or not seen yet, are in no domain and do not count.
-    """
+    """Return how many pods domains share: the selected ones on live nodes; others are in no domain."""
     return int(by_row.sum(where=alive))
 
 

@@ -222,11 +222,7 @@ class ExistingTerms:
         return sum(len(self._by_anchor.get(anchor, ())) for anchor in _anchors_of(label_set))
 
     def alike(self, label_set: LabelSet) -> LabelSet:
-        """
-        Return a label set that the same terms select, limiting ones left out; many share one. O(labels).
-
-        It lacks the labels that no term reads, such as a StatefulSet's names of pods.
-        """
+        """Return the label set without labels that no term reads: the same terms select it, limiting ones left out."""
         return self._label_sets.of(label_set.namespace, self._table.read(label_set.labels))
 
     def sums(

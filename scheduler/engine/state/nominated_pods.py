@@ -68,8 +68,7 @@ class NominatedPods:
         """
         Return the rows of the nominated pods of at least the pod's priority, without itself, and what each takes.
 
-        A row may occur several times. `version`: changes whenever a node gets another row. O(nominated pods), 10 µs for
-        1,000.
+        A row may occur several times. `version`: changes whenever a node gets another row.
         """
         if self._located_at != version:
             self._located_at = version

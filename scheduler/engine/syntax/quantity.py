@@ -96,10 +96,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
     Return the exact amount that a JSON string or number states; finer than 10^-9 it is rounded away from zero.
 
     Surrounding blanks are ignored. A float counts as its shortest decimal text, as it stood in the JSON.
-    Binary-suffixed amounts are capped at 2^63-1. Cost: O(length); recently seen texts are remembered.
-
-    Raises:
-        QuantityError: the text does not follow the grammar, or is longer than `MAX_TEXT`.
+    Binary-suffixed amounts are capped at 2^63-1. Raises QuantityError.
 
     Source: quantity.go ParseQuantity, UnmarshalJSON (kubernetes 1.36).
     """
@@ -113,12 +110,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
 
 
 def non_negative_quantity(value: str | int | float | None) -> Quantity:
-    """
-    Parse the amount of a resource like `parse_quantity`; null counts as 0, and a negative amount is refused.
-
-    Raises:
-        QuantityError: as `parse_quantity`, and for a negative amount, which no API server stores.
-    """
+    """Return what `parse_quantity` does, 0 for null; a negative amount, which no API server stores, is refused too."""
     quantity = parse_quantity(0 if value is None else value)
     if quantity.nano < 0:
         raise QuantityError(f"{str(value)[:64]!r} is not an amount of at least 0")

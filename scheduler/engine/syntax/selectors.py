@@ -106,12 +106,7 @@ class Selector:
         return True
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """
-        Return the key and values of the In requirement with the fewest values; None if there is no In requirement.
-
-        Every label set that matches has one of these values at this key, so an index finds the selector in those
-        buckets alone.
-        """
+        """Return the key and values of the In requirement with the fewest values; each match has one of these."""
         fewest: Requirement | None = None
         for one in self.requirements:
             if one.operator == "In" and (fewest is None or len(one.values) < len(fewest.values)):
@@ -130,12 +125,7 @@ def parse_selector(
     """
     Return the selector of a LabelSelector that is not nil (nil is NOTHING); `{}` gives EVERYTHING.
 
-    Args:
-        match_labels: each pair must be present.
-        match_expressions: (key, operator, values) each.
-
-    Raises:
-        SelectorError: bad key or value syntax, unknown operator, or values where there must be none or some.
+    `match_expressions`: (key, operator, values) each. Raises SelectorError.
 
     Source: meta/v1/helpers.go, LabelSelectorAsSelector; labels.NewRequirement (kubernetes 1.36).
     """
