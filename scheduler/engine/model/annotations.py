@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.engine.model import annotation_json
 from scheduler.engine.model.affinity import label_selector
@@ -45,6 +45,7 @@ from scheduler.engine.model.terms import (
     RequiredNodeAffinity,
     Shares,
     TermList,
+    usable,
 )
 from scheduler.engine.model.wire import LabelSelector
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
@@ -81,6 +82,8 @@ LIMIT_BYTES: Final = 64 * 1024
 _LIMIT_TERMS: Final = 64
 #: Expressions of node affinity in one annotation; each is evaluated on every node.
 _LIMIT_NODE_EXPRESSIONS: Final = 256
+#: Node selector terms of both: each term of the spec with each of the annotation.
+_LIMIT_NODE_TERMS: Final = 64
 #: Characters of an unknown mode that a problem shows.
 SHOWN_OF_MODE: Final = 64
 _LIMIT_PODS: Final = 1_000_000
@@ -90,6 +93,14 @@ _LIMIT_WEIGHT: Final = 1000
 
 _PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
+
+
+class DeclaredAffinity(NamedTuple):
+    """The affinity that a pod declares; `preferred_nodes` is None without such a list."""
+
+    pod_affinity: PodAffinity
+    required_nodes: RequiredNodeAffinity
+    preferred_nodes: tuple[PreferredNodeTerm, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,3 +341,52 @@ def _parsed_selector(path: str, raw: LabelSelector | None) -> Selector:
         return label_selector(raw)
     except SelectorError as error:
         raise _MalformedError(f"{path}: {error}") from error
+
+
+def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAffinity | Problem:
+    """Return the affinity of both, or only that of the annotation if it replaces the spec's."""
+    required_nodes = _combined_required_nodes(spec.required_nodes, annotated)
+    if isinstance(required_nodes, Problem):
+        return required_nodes
+    own, added = spec.pod_affinity, annotated.pod_affinity
+    if annotated.replaces:
+        return DeclaredAffinity(added, required_nodes, annotated.preferred_nodes or None)
+    pod_affinity = PodAffinity(
+        required=_joined(own.required, added.required),
+        required_anti=_joined(own.required_anti, added.required_anti),
+        preferred=_joined(own.preferred, added.preferred),
+        preferred_anti=_joined(own.preferred_anti, added.preferred_anti),
+    )
+    preferred_nodes = (*(spec.preferred_nodes or ()), *annotated.preferred_nodes) or spec.preferred_nodes
+    return DeclaredAffinity(pod_affinity, required_nodes, preferred_nodes)
+
+
+def _joined(of_spec: TermList, annotated: TermList) -> TermList:
+    """Return the terms of both; a list of the spec that does not parse stays a problem."""
+    return of_spec if isinstance(of_spec, Problem) else (*of_spec, *usable(annotated))
+
+
+def _combined_required_nodes(
+    spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
+) -> RequiredNodeAffinity | Problem:
+    """Return the required node affinity of both: their terms pairwise. nodeSelector is never replaced."""
+    terms = annotated.required_node_affinity.terms
+    if annotated.replaces or terms is None or spec.terms is None:
+        only = terms if annotated.replaces or spec.terms is None else spec.terms
+        if spec.node_selector is None and only is None:
+            return ANY_NODE
+        return RequiredNodeAffinity(spec.node_selector, only)
+    if len(spec.terms) * len(terms) > _LIMIT_NODE_TERMS:
+        return Problem(
+            f"annotation {AFFINITY}: $.nodeAffinity: more than {_LIMIT_NODE_TERMS} alternatives with the spec's"
+        )
+    return RequiredNodeAffinity(
+        spec.node_selector, tuple(_both(first, second) for first in spec.terms for second in terms)
+    )
+
+
+def _both(first: NodeTerm, second: NodeTerm) -> NodeTerm:
+    """Return the term that matches a node if both match it: no node if one of the terms is empty."""
+    if first.is_empty or second.is_empty:
+        return NodeTerm((), ())
+    return NodeTerm((*first.expressions, *second.expressions), (*first.names, *second.names))

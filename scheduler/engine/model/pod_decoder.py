@@ -30,10 +30,11 @@ from scheduler.engine.model.annotations import (
     MODE,
     SHOWN_OF_MODE,
     AnnotatedAffinity,
+    DeclaredAffinity,
+    combined,
     parse_affinity_annotation,
     parse_grace_period,
 )
-from scheduler.engine.model.combined_affinity import DeclaredAffinity, combined
 from scheduler.engine.model.disks import disk
 from scheduler.engine.model.fallback import (
     FALLBACK,

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.affinity import label_selector
+from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
 from scheduler.engine.model.json_fields import (
     At,
     Name,
@@ -22,15 +23,6 @@ from scheduler.engine.model.json_fields import (
     UnnamedError,
     annotation,
     is_given,
-)
-from scheduler.engine.model.migrated_volumes import (
-    BETA_REGION_KEY,
-    BETA_ZONE_KEY,
-    REGION_KEY,
-    ZONE_KEY,
-    ZONE_SEPARATOR,
-    migrated_handle,
-    migrated_terms,
 )
 from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
@@ -252,9 +244,9 @@ def _source(
     return VolumeSource(
         topology,
         disks.MIGRATIONS[disk.plugin].driver,
-        migrated_handle(disk, labels),
+        disks.migrated_handle(disk, labels),
         disk.plugin,
-        topology_of(migrated_terms(disk.plugin, terms, labels)),
+        topology_of(disks.migrated_terms(disk.plugin, terms, labels)),
     )
 
 
