@@ -423,6 +423,8 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
         pytest.param(lambda c, s: s.state.remove_pod("running"), id="the state behind the view"),
         pytest.param(lambda c, s: s.state.budgets.remove("", "default/b"), id="budgets"),
+        pytest.param(lambda c, s: s.state.workloads.remove("Service", "default/s"), id="services"),
+        pytest.param(lambda c, s: s.state.hierarchies.remove("", "room"), id="levels of machine rooms"),
         pytest.param(lambda c, s: s.state.groups.serve("g"), id="kinds of groups"),
         pytest.param(lambda c, s: s.state.groups.release("g"), id="groups"),
         pytest.param(lambda c, s: s.state.terms.remove(("t",), 0), id="terms"),
