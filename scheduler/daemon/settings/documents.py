@@ -153,14 +153,11 @@ class _Builder:
         try:
             if isinstance(node, MappingNode):
                 return self._mapping(node, path)
-            return self._sequence(node, path) if isinstance(node, SequenceNode) else None
+            if not isinstance(node, SequenceNode) or not self._is_plain(node, "seq", path):
+                return None
+            return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
         finally:
             self._open.remove(id(node))
-
-    def _sequence(self, node: SequenceNode, path: str) -> list[object] | None:
-        if not self._is_plain(node, "seq", path):
-            return None
-        return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
 
     def _mapping(self, node: MappingNode, path: str) -> dict[str, object] | None:
         if not self._is_plain(node, "map", path):

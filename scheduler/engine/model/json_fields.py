@@ -241,14 +241,10 @@ def _annotated(hint: Any, *notes: Any) -> _Read:  # noqa: ANN401 - any type
     if at.parse is not None:
         make = at.parse if make is None else _both(make, at.parse)
     if at.is_shared:
-        make = lru_cache(maxsize=_MAX_SHARED)(make or _same)
+        make = lru_cache(maxsize=_MAX_SHARED)(make or (lambda value: value))
     bounds = tuple(each for each in notes if isinstance(each, msgspec.Meta))
     json = Annotated[read.json, *bounds] if bounds else read.json
     return _Read(json, read.absent, make, is_optional)
-
-
-def _same(value: object) -> object:
-    return value
 
 
 def _both(first: _Parse, second: _Parse) -> _Parse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from scheduler.engine.model.volumes import PersistentVolume, VolumeTopology
@@ -41,7 +42,7 @@ class FreeVolumes:
     def at_least(self, class_name: str, bytes_: int) -> Iterator[tuple[Sequence[Entry], int]]:
         """Yield for each topology the class's volumes, smallest first, and the first index with that many bytes."""
         for entries in self._by_class.get(class_name, _NONE).values():
-            start = 0 if entries[0][0] >= bytes_ else bisect_left(entries, bytes_, key=_bytes_of)
+            start = 0 if entries[0][0] >= bytes_ else bisect_left(entries, bytes_, key=itemgetter(0))
             if start < len(entries):
                 yield entries, start
 
@@ -49,10 +50,6 @@ class FreeVolumes:
         """Return the names of all free volumes; for the audit."""
         lists = (entries for by_topology in self._by_class.values() for entries in by_topology.values())
         return {name for entries in lists for _, name, _ in entries}
-
-
-def _bytes_of(entry: Entry) -> int:
-    return entry[0]
 
 
 def _order_of(entry: Entry) -> tuple[int, str]:

@@ -31,14 +31,12 @@ T = TypeVar("T")
 
 APP_A = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("app", "In", ("a",)),))),))
 ANNOTATION = "affinity-scheduler.io/affinity"
-#: At most two pods of an app in a zone.
-LIMITED = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {**build.term(build.ZONE, build.selector("app=a")), "maxPodsPerDomain": 2}
-        ]
-    }
-}
+
+
+def limited(most: int, *unlike: str) -> dict[str, str]:
+    """Return the annotation that allows so many pods of an app in a zone, by a term of its own."""
+    term = {**build.term(build.ZONE, build.selector("app=a", *unlike)), "maxPodsPerDomain": most}
+    return {ANNOTATION: json.dumps(build.affinity(anti_required=[term]))}
 
 
 def town(n_nodes: int = 4) -> Driver:
@@ -90,13 +88,8 @@ def test_terms_without_pods_are_forgotten() -> None:
     def made(number: int) -> build.Json:
         own = build.term(f"key-{number}" if number % 2 else build.ZONE, build.selector(f"hash=h{number}"))
         every = build.term(f"nowhere-{number}", build.selector("app=a"))
-        made = build.pod(
-            f"p{number}", labels={"app": "a"}, affinity=build.affinity(anti_required=[own, every])
-        )
-        limited = {**build.term(build.ZONE, build.selector("app=a", f"!x{number}")), "maxPodsPerDomain": 50}
-        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limited]}}
-        made["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
-        return made
+        apart, annotations = build.affinity(anti_required=[own, every]), limited(50, f"!x{number}")
+        return build.pod(f"p{number}", labels={"app": "a"}, affinity=apart, annotations=annotations)
 
     scheduled_in_turn(driver, 50, made)
     sums = kept(driver, TermSums)
@@ -196,27 +189,16 @@ def test_annotations_that_are_too_long_are_not_kept(
     """Their pods share one spec: all of them have the same problem, and none is looked at again."""
     driver = town()
 
-    def made(number: int) -> Pod:
-        document = build.pod(f"p{number}")
-        document["metadata"]["annotations"] = annotations(number)
-        return driver.decoded(document)
-
-    first, second = made(1), made(2)
+    first, second = (driver.decoded(build.pod(f"p{n}", annotations=annotations(n))) for n in (1, 2))
     assert first.spec is second.spec
     assert first.spec.annotation_problem is not None
 
 
 def test_modes_that_differ_where_they_are_shown_are_told_apart() -> None:
     driver = town()
-    found = []
     for shown in ("ad", "adds", "m" * SHOWN_OF_MODE):
-        document = build.pod(f"p-{shown}")
-        document["metadata"]["annotations"] = {ANNOTATION: "{}", MODE: shown}
-        found.append(driver.decoded(document).spec.annotation_problem or "")
-    assert all(
-        f'found "{shown}"' in one
-        for shown, one in zip(("ad", "adds", "m" * SHOWN_OF_MODE), found, strict=True)
-    )
+        pod = driver.decoded(build.pod(f"p-{shown}", annotations={ANNOTATION: "{}", MODE: shown}))
+        assert f'found "{shown}"' in (pod.spec.annotation_problem or "")
 
 
 def test_terms_of_pods_that_are_gone_are_freed_by_two_sweeps() -> None:
@@ -239,10 +221,9 @@ def test_an_index_of_which_few_terms_are_left_is_made_anew() -> None:
     """What is left counts as before, on several nodes and with a limit too."""
     driver = town()
     near = build.affinity(preferred=[(7, build.term(build.ZONE, build.selector("app=a")))])
-    limited = {ANNOTATION: json.dumps(LIMITED)}
     for number in range(3):
         driver.pod(f"near-{number}", node=f"n{number}", affinity=near)
-    driver.pod("limited", node="n3", labels={"app": "a"}, annotations=limited)
+    driver.pod("limited", node="n3", labels={"app": "a"}, annotations=limited(2))
 
     def many(number: int) -> build.Json:
         terms = [build.term(build.ZONE, build.selector(f"app={number}-{each}")) for each in range(100)]
@@ -268,9 +249,7 @@ def test_all_limiting_terms_are_known_however_many_came_and_went(monkeypatch: py
     view = ClusterView(driver.state)
     label_set = view.label_set(driver.decoded(build.pod("asks", labels={"app": "a"})))
     for number in range(6):
-        limited = {**build.term(build.ZONE, build.selector("app=a", f"!x{number}")), "maxPodsPerDomain": 2}
-        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limited]}}
-        driver.pod(f"p{number}", node="n0", annotations={ANNOTATION: json.dumps(asked)})
+        driver.pod(f"p{number}", node="n0", annotations=limited(2, f"!x{number}"))
         sums = view.state.counts.term_sums("limits", label_set, lambda _: 1, limiting=True)
         assert len(sums.weights) == number + 1
 

@@ -29,12 +29,11 @@ def _by_app(app: str) -> PodMatcher:
 
 
 def _pod(name: str, labels: dict[str, str], *, limit: int = 1) -> Pod:
-    document = build.pod(name, labels=labels, node="n")
-    if limit > 1:
-        term = {**build.term("zone", build.selector("app=a")), "maxPodsPerDomain": limit}
-        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        document["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
-    return PodDecoder().decode(json.dumps(document).encode())
+    term = {**build.term("zone", build.selector("app=a")), "maxPodsPerDomain": limit}
+    asked = {ANNOTATION: json.dumps(build.affinity(anti_required=[term]))} if limit > 1 else {}
+    return PodDecoder().decode(
+        json.dumps(build.pod(name, labels=labels, node="n", annotations=asked)).encode()
+    )
 
 
 RULES = {

@@ -410,6 +410,7 @@ class States(RuleBasedStateMachine):
 
     def _add_pod(self, drawn: DrawnPod) -> None:
         uid = next((uid for uid in UIDS if uid not in self.plain.pods), UIDS[0])
+        asked = {ANNOTATION: json.dumps(build.affinity(anti_required=drawn.limits))} if drawn.limits else {}
         made = build.pod(
             uid,
             uid=uid,
@@ -418,10 +419,8 @@ class States(RuleBasedStateMachine):
             affinity=drawn.affinity,
             terminating=drawn.terminating,
             containers=[build.container(requests=drawn.request)],
+            annotations=asked,
         )
-        if drawn.limits:
-            asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": drawn.limits}}
-            made["metadata"]["annotations"] = {ANNOTATION: json.dumps(asked)}
         pod = self._decoder.decode(json.dumps(made).encode())
         if drawn.assumed and uid not in self.plain.pods:
             self.state.assume(replace(pod, node_name=drawn.node_name), drawn.node_name)

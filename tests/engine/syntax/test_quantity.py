@@ -130,10 +130,6 @@ def test_hostile_texts_are_refused_at_once(text):
         parse_quantity(text)
 
 
-def test_parts_of_a_milli_add_up_before_rounding():
-    assert (parse_quantity("0.5m") + parse_quantity("0.5m")).value() == 1
-
-
 @pytest.mark.parametrize(("resource", "units"), [("cpu", 1500), ("memory", 2)])
 def test_cpu_is_counted_in_thousandths_and_all_up_to_a_bound(resource, units):
     assert counted(resource, parse_quantity("1.5")) == units

@@ -41,16 +41,6 @@ def test_nothing_is_not_everything_though_both_have_no_requirements():
     assert Selector((Requirement("app", "In", ("web",)),), is_nothing=True) == NOTHING
 
 
-def test_ways_to_write_the_same_requirements_give_equal_selectors():
-    one = parse_selector({"app": "web", "a": "1"}, [("tier", "In", ("b", "a", "b")), ("x", "Exists", ())])
-    other = parse_selector(
-        {},
-        [("x", "Exists", ()), ("tier", "In", ("a", "b")), ("a", "In", ("1",)), ("app", "In", ("web",))] * 2,
-    )
-    assert one == other
-    assert hash(one) == hash(other)
-
-
 @pytest.mark.parametrize(
     ("match_labels", "expressions", "message"),
     [
@@ -168,7 +158,9 @@ def test_a_canonical_selector_matches_what_its_parts_match(match_labels, written
 @given(expressions.flatmap(lambda written: st.tuples(st.just(written), st.permutations(written))))
 def test_order_and_repetition_do_not_matter(orders):
     written, shuffled = orders
-    assert parse_selector({}, written) == parse_selector({}, [*shuffled, *written])
+    one, other = parse_selector({}, written), parse_selector({}, [*shuffled, *written])
+    assert one == other
+    assert hash(one) == hash(other)
 
 
 @given(selectors, label_sets)
