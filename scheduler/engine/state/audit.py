@@ -146,7 +146,7 @@ def _volumes(state: ClusterState) -> Iterator[str]:
         fresh.count_pod(placed.pod, state.nodes.name_of(placed.row), 1)
     for obj in state.volumes.objects():
         fresh.upsert(obj)
-    yield from state.volumes.assumed.differences(state.volumes.get)
+    yield from state.volumes.wrongly_assumed()
     if state.volumes.attached.counts() != fresh.attached.counts():
         yield f"volumes {state.volumes.attached.counts()} attached, {fresh.attached.counts()} recounted"
     if state.volumes.free.names() != fresh.free.names():

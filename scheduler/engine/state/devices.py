@@ -129,11 +129,13 @@ class Devices(StoredObjects):
 
     def is_pending(self, key: str) -> bool:
         """Return whether the claim counts as allocated, and the allocation is not written yet."""
-        return self.assumed.is_unwritten(DeviceKind.CLAIM, key)
+        assumption = self._assumptions.get((DeviceKind.CLAIM, key))
+        return assumption is not None and not assumption.version
 
     def pending_for(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods for which the claim's allocation is being written."""
-        return self.assumed.holders_of(DeviceKind.CLAIM, key)
+        assumption = self._assumptions.get((DeviceKind.CLAIM, key))
+        return () if assumption is None else assumption.holders
 
     def is_shown(self, key: str, version: str) -> bool:
         """
@@ -271,7 +273,7 @@ class Devices(StoredObjects):
     @not_for_rules
     def hide_allocation(self, claim: ResourceClaim) -> bool:
         """Let the claim count as not allocated. If it is being written, change nothing and return False."""
-        if self.assumed.seen(claim.kind, claim.key) is not None:
+        if (claim.kind, claim.key) in self._assumptions:
             return False
         self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
         return True
@@ -363,7 +365,7 @@ class Devices(StoredObjects):
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
         copy.serve(*self._served)
         copy.epoch_s = self.epoch_s
-        copy.assumed = self.assumed.copy()
+        copy._assume_as(self)
         copy._allocated_at, copy._n_allocations = dict(self._allocated_at), self._n_allocations
         self._taints.share_with(copy._taints)
         for few in batches(list(self.objects())):
@@ -400,7 +402,7 @@ class Devices(StoredObjects):
         )
         if indexes != recounted:
             yield "slices by pool or node, their devices, or claims for extended resources, differ from a recount"
-        yield from self.assumed.differences(self.get)
+        yield from self.wrongly_assumed()
 
 
 def _pods_extended_by(claim: ResourceClaim) -> Iterator[str]:

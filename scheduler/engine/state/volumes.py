@@ -281,8 +281,8 @@ class Volumes(StoredObjects):
 
     def copy_pieces(self, copy: Volumes) -> Iterator[None]:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
-        copy.assumed = self.assumed.copy()
-        for few in batches([self.assumed.seen(obj.kind, obj.key) or obj for obj in self.objects()]):
+        copy._assume_as(self)
+        for few in batches([self.seen(obj.kind, obj.key) for obj in self.objects()]):
             for obj in few:
                 copy.upsert(obj)
             yield

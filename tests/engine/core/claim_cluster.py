@@ -156,7 +156,7 @@ class ClaimCluster(Driver):
     def holds_nothing(self) -> None:
         """Assert that nothing is assumed of claims or pods any more."""
         self.audit()
-        assert len(self.state.devices.assumed) == 0
+        assert self.state.devices.n_assumed == 0
         assert self.state.n_assumed == 0
         assert self.machine.n_binding == 0
 

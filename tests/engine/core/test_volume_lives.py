@@ -315,7 +315,7 @@ class VolumeLives(RuleBasedStateMachine):
             assert set(machine._reservations._pods) == self.reserved
             assert self.reserved <= {record.uid for record in machine.records if record.binding is not None}
             assert machine.n_binding == len(self.binds) + len(self.writes) + len(self.answers)
-            for _, key, holders in self.driver.state.volumes.assumed.holders():
+            for _, key, holders in self.driver.state.volumes.holders():
                 assert holders <= self.reserved, key
 
     @invariant()
@@ -363,7 +363,7 @@ class VolumeLives(RuleBasedStateMachine):
             while self.driver.machine.has_work():
                 self.cycle(1)
         assert not self.reserved and not self.driver.machine.records.n_unanswered
-        assert len(self.driver.state.volumes.assumed) == 0
+        assert self.driver.state.volumes.n_assumed == 0
         self.driver.audit()
         for pod in self.pods.values():
             if not pod.node_name and not pod.terminating:

@@ -100,7 +100,7 @@ def test_everything_is_copied(full: Driver) -> None:
     assert [(node, list(pods)) for node, pods in state.nominated.by_node()] == [
         (node, list(pods)) for node, pods in copy.nominated.by_node()
     ]
-    assert sorted(state.volumes.assumed.holders()) == sorted(copy.volumes.assumed.holders()) != []
+    assert sorted(state.volumes.holders()) == sorted(copy.volumes.holders()) != []
     assert [*state.volumes.objects()] == [*copy.volumes.objects()]
     assert {uid: (one.pod, one.assumed) for uid, one in state.placed.items()} == {
         uid: (one.pod, one.assumed) for uid, one in copy.placed.items()

@@ -142,7 +142,7 @@ class DeviceStage(ClaimStage):
         return machine.state.devices.get(DeviceKind(kind.kind), key)
 
     def n_assumed(self, machine: Machine) -> int:
-        return len(machine.state.devices.assumed)
+        return machine.state.devices.n_assumed
 
     def is_judged(self, pod: JsonObject) -> bool:
         return super().is_judged(pod) and pod["spec"]["schedulerName"] != CARELESS

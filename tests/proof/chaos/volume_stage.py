@@ -99,7 +99,7 @@ class VolumeStage(ClaimStage):
         return machine.state.volumes.get(StorageKind(kind.kind), key)
 
     def n_assumed(self, machine: Machine) -> int:
-        return len(machine.state.volumes.assumed)
+        return machine.state.volumes.n_assumed
 
     def unready(self, pod: JsonObject) -> Iterator[str]:
         node = self.store.find(NODE, "", node_of(pod))

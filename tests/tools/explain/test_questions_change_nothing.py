@@ -54,7 +54,7 @@ def everything(state: ClusterState) -> Any:
         "allocated": devices.allocated.content(),
         "order of allocations": sorted(devices._allocated_at.items(), key=lambda entry: (entry[1], entry[0])),
         "allocated twice": devices.n_allocated_twice,
-        "assumed": (sorted(devices.assumed.holders()), sorted(state.volumes.assumed.holders())),
+        "assumed": (sorted(devices.holders()), sorted(state.volumes.holders())),
         "differences": differences(state),
     }
 
