@@ -1,12 +1,10 @@
 """
 Affinity declared by annotation, for rules that have no field in the API.
 
-`affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to those of the spec, or replace them if
-`affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
-`requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
-and `mismatchLabelKeys` of terms, `maxPodsPerDomain` of required anti-affinity, a number or a percentage, and
-`domainWeights` of anti-affinity, by which domains have unequal shares. A percentage refers to the minimum of the
-pod's group, else to the pods that the term selects, the incoming one included; it is rounded up.
+`affinity-scheduler.io/affinity` holds an Affinity as JSON (its fields: manifests/examples/README.md).
+Its terms are added to those of the spec, or replace them if `affinity-scheduler.io/affinity-mode` is `replace`. A
+percentage of `maxPodsPerDomain` refers to the minimum of the pod's group, else to the pods that the term selects, the
+incoming one included; it is rounded up.
 
 A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
 only if the pod's namespace is marked, see `MARKED_NAMESPACES`.

@@ -1,18 +1,9 @@
 """
 Required rules that may become preferences, by annotation.
 
-`affinity-scheduler.io/fallback` holds a JSON list. Each entry names required terms of the pod, those of its affinity
-annotation included, and when they count as preferred:
-
-    [{"rule": "podAntiAffinity", "topologyKey": "topology.kubernetes.io/zone", "matchLabels": {"app": "db"},
-      "afterSeconds": 300, "weight": 100}]
-
-    rule          podAffinity, podAntiAffinity, topologySpreadConstraints, or nodeAffinity, which then stands in the
-                  affinity annotation alone: the kubelet checks the spec's again
-    topologyKey   of the terms; not for nodeAffinity
-    matchLabels   only terms whose labelSelector requires these labels; all terms of the key without it
-    afterSeconds  how long the pod has to be unschedulable; see `engine.core.fallbacks`
-    weight        1 to 100, of the preferred terms; a spread constraint becomes ScheduleAnyway, without weight
+`affinity-scheduler.io/fallback` holds a JSON list (its fields: manifests/examples/README.md). Each entry names required
+terms of the pod, those of its affinity annotation included, and when they count as preferred. Node affinity stands
+in the affinity annotation alone then: the kubelet checks the spec's again.
 
 A pod is bound with the relaxed entries in `affinity-scheduler.io/relaxed`, and its terms then count as preferred for
 all others too. A required anti-affinity term that has an entry *yields* to pods that have relaxed an equal term:
