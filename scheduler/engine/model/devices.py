@@ -68,16 +68,6 @@ class DeviceId(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class AttributeType(StrEnum):
-    """The types of an attribute's value; NONE: it has no value that this version knows."""
-
-    STRING = "string"
-    INT = "int"
-    BOOL = "bool"
-    VERSION = "version"
-    NONE = ""
-
-
 class DeviceAttribute(Wire, frozen=True):
     """The value of an attribute: one of these, or of a type that this version does not know. Equal if the types are."""
 
@@ -87,19 +77,8 @@ class DeviceAttribute(Wire, frozen=True):
     version: str | None = None
 
     @property
-    def type(self) -> AttributeType:
-        """The type of the value."""
-        if self.string is not None:
-            return AttributeType.STRING
-        if self.int_ is not None:
-            return AttributeType.INT
-        if self.bool_ is not None:
-            return AttributeType.BOOL
-        return AttributeType.NONE if self.version is None else AttributeType.VERSION
-
-    @property
     def value(self) -> str | int | bool | None:
-        """The value; None for the type NONE."""
+        """The value; None for a type that this version does not know."""
         given = (self.string, self.int_, self.bool_, self.version)
         return next((each for each in given if each is not None), None)
 
@@ -331,4 +310,4 @@ def fields_of(driver: str, device: Device) -> DeviceFields:
 
 
 def _value(attribute: DeviceAttribute) -> AttributeValue:
-    return VersionText(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value
+    return attribute.value if attribute.version is None else VersionText(attribute.version)

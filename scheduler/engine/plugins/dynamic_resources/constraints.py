@@ -8,7 +8,7 @@ Source: structured/internal/incubating/allocator_incubating.go, matchAttributeCo
 from __future__ import annotations
 
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import AttributeType, DeviceAttribute
+from scheduler.engine.model.devices import DeviceAttribute
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 
@@ -33,8 +33,8 @@ class AttributeConstraint:
             return False
         if self.stored.match_attribute is not None:
             first = self._matched[0] if self._matched else None
-            return first is None or (value == first and value.type is not AttributeType.NONE)
-        if value.type is AttributeType.NONE:
+            return first is None or (value == first and value.value is not None)
+        if value.value is None:
             return not self._distinct
         return value not in self._distinct.values()
 
