@@ -222,11 +222,6 @@ class NodeTable:
         """Return the name of the row's node, also if the row is a ghost."""
         return self._name_by_row[row]
 
-    def taints_of(self, row: int) -> tuple[Taint, ...]:
-        """Return the taints of the row's node."""
-        node = self.nodes[row]
-        return () if node is None else node.taints
-
     @not_for_rules
     def upsert(self, node: Node) -> None:
         """Add or update the node. O(columns + labels + resources)."""

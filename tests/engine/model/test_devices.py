@@ -30,7 +30,6 @@ def decoded(kind: DeviceKind, spec: Json, **more: Json) -> DeviceObject:
 
 
 def test_a_device_has_its_attributes_and_capacities() -> None:
-    """Attributes keep their type; capacities their policy."""
     policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "512Mi"}}
     device = {
         "name": "d",
@@ -118,7 +117,6 @@ def test_a_selector_of_an_unknown_kind_is_kept_as_none() -> None:
     ],
 )
 def test_a_field_of_the_wrong_type_is_named(kind: DeviceKind, spec: Json, problem: str) -> None:
-    """The message names the kind and the field."""
     with pytest.raises(MalformedObjectError) as caught:
         decoded(kind, spec)
     assert str(caught.value) == problem
@@ -131,7 +129,6 @@ def test_an_amount_that_is_consumed_is_a_quantity() -> None:
 
 
 def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
-    """Each bad requirement is named with its place; several are listed."""
     bogus = NodeRequirement("zone", "Bogus", ("a",))
     one = NodeSelector((NodeTerm(expressions=(bogus,)),))
     supported = 'supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
@@ -164,13 +161,11 @@ def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
     ],
 )
 def test_a_node_selector_matches_labels_and_name(term: NodeTerm, *, matches: bool) -> None:
-    """A term matches if all its requirements do."""
     selection = NodeSelector((term,))
     assert selection.matches("n", {"zone": "a", "size": "4"}) is matches
 
 
 def test_the_selector_of_a_node_is_written_by_its_name() -> None:
-    """The selector of an allocation on one node names it."""
     written = json.loads(msgspec.json.encode(on_node("n")))
     field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
     assert written == {"nodeSelectorTerms": [{"matchFields": [field]}]}

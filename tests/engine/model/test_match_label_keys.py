@@ -53,7 +53,6 @@ def test_what_a_real_api_server_stored_is_what_the_product_merges() -> None:
 def test_gates_decide_what_becomes_of_a_spread_constraints_keys(
     gates: dict[str, bool], expected: tuple[object, bool]
 ) -> None:
-    """Merged, kept for the scheduler, or dropped at creation."""
     constraint = build.spread(build.ZONE, {}, match_label_keys=["app", "absent"])
     stored = merged_spread(constraint, {"app": "web"}, **gates)
     selector = stored["labelSelector"]

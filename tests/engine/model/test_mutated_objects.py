@@ -123,7 +123,6 @@ changes = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(changes)
 def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
-    """No mutated pod passes the decoder and then breaks a cycle or the counts."""
     driver = Driver()
     driver.node("n", labels={"disk": "ssd", build.ZONE: "a"})
     data = mutated(POD, what)
@@ -142,7 +141,6 @@ def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> No
 @settings(max_examples=300, deadline=None)
 @given(changes)
 def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
-    """No mutated node passes the decoder and then breaks a cycle or the counts."""
     driver = Driver()
     try:
         node = decode_node(mutated(NODE, what))
@@ -161,7 +159,6 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
 def test_a_mutated_storage_object_is_decided_or_reported(
     document: build.Json, what: list[tuple[int, Any]]
 ) -> None:
-    """No mutated claim, volume, class or object of a CSI driver passes the decoder and then breaks a cycle."""
     driver, decoder = Driver(), StorageDecoder()
     driver.node("n", labels={build.ZONE: "a"})
     for one in STORAGE:

@@ -58,7 +58,6 @@ def round_of(state: ClusterState) -> list[str]:
 
 
 def test_a_piece_looks_at_few_pods_however_many_there_are() -> None:
-    """With 400 pods on 40 nodes, no piece makes more than a few comparisons."""
     driver = Driver()
     for number in range(40):
         driver.node(f"n{number}")
@@ -159,7 +158,6 @@ def test_a_matcher_of_many_terms_is_tried_on_few_label_sets_at_once() -> None:
 
 
 def test_nothing_differs_while_everything_changes() -> None:
-    """Pods are added and removed, and derived values swept, between pieces."""
     chance, driver = random.Random(1), driven()
     audit = Audit(driver.state, pods_per_piece=100)
     pods = []

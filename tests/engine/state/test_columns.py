@@ -29,7 +29,6 @@ def test_equal_values_share_a_domain_and_vanished_ones_are_forgotten() -> None:
 def test_a_column_of_values_is_the_one_that_was_set_row_by_row(
     values: list[str | None], later: list[tuple[int, str | None]]
 ) -> None:
-    """And stays so, whatever labels change later."""
     made, told = LabelColumn.of("zone", values, N_ROWS), LabelColumn("zone", N_ROWS)
     for row, value in enumerate(values):
         told.set(row, value)

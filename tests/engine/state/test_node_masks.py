@@ -19,8 +19,7 @@ LABELS = {"a": {"n": "3"}, "b": {"n": "7", "x": "y"}, "c": {"n": "many"}, "d": {
 def view() -> ClusterView:
     state = ClusterState()
     for name, labels in LABELS.items():
-        node = build.node(name, labels=labels, taints=["k=v:NoSchedule"] if name == "b" else [])
-        state.upsert_node(decode_node(json.dumps(node).encode()))
+        state.upsert_node(decode_node(json.dumps(build.node(name, labels=labels)).encode()))
     return ClusterView(state)
 
 
@@ -75,10 +74,3 @@ def test_a_term_that_asks_for_nothing_or_does_not_parse_matches_no_node(
     view: ClusterView, term: NodeTerm
 ) -> None:
     assert not view.matching_term(term).any()
-
-
-def test_a_plugin_reads_the_taints_of_a_row(view: ClusterView) -> None:
-    """None of a node that is gone while pods are on it."""
-    state = view.state
-    state.nodes.row_for("ghost")
-    assert [[taint.key for taint in view.nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]

@@ -30,7 +30,6 @@ def test_an_amount_is_written_in_its_canonical_form(text: str | int, canonical: 
 
 
 def test_a_rounded_amount_is_binary() -> None:
-    """What is rounded to a step is written with binary suffixes, whatever it was given in."""
     assert str(binary(3 * 2**30)) == "3Gi"
     assert binary(5).format is Format.BINARY
     assert str(binary(5)) == "5"
