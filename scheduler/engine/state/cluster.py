@@ -103,14 +103,7 @@ class ClusterState:
         self.label_sets = LabelSets()
         self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating, is_read=decides)
         self.pods = PodColumns()
-        self.counts = PodCounter(
-            log=self.log,
-            derived=self.derived,
-            nodes=self.nodes,
-            pods=self.pods,
-            label_sets=self.label_sets,
-            terms=self.terms,
-        )
+        self.counts = PodCounter(self.log, self.derived, self.nodes, self.pods, self.label_sets, self.terms)
         self.workloads = Workloads()
         self.kubelet_refusals = KubeletRefusals()
         self.disks = MountedDisks()

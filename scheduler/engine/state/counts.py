@@ -172,25 +172,16 @@ class TermSums:
         return np.zeros(0, dtype=np.int64) if sums is None or not sums.amounts.any() else sums.amounts
 
 
+@dataclass(frozen=True, slots=True)
 class PodCounter:
     """Counts pods and terms per row. Returned values are valid until the next stimulus."""
 
-    def __init__(
-        self,
-        *,
-        log: ChangeLog,
-        derived: DerivedValues,
-        nodes: NodeTable,
-        pods: PodColumns,
-        label_sets: LabelSets,
-        terms: ExistingTerms,
-    ) -> None:
-        self._log = log
-        self._derived = derived
-        self._nodes = nodes
-        self._pods = pods
-        self._label_sets = label_sets
-        self._terms = terms
+    _log: ChangeLog
+    _derived: DerivedValues
+    _nodes: NodeTable
+    _pods: PodColumns
+    _label_sets: LabelSets
+    _terms: ExistingTerms
 
     def selected(self, matcher: PodMatcher, *, live_only: bool = False) -> PodCounts:
         """Return the pods per row that the matcher selects; `live_only` leaves terminating ones out."""

@@ -54,12 +54,13 @@ class KubeletRefusals:
         self._exclusions: dict[tuple[PodSpec, str], _Exclusion] = {}
         #: Spec -> name of each excluded node -> the reason. Each spec has a node.
         self._excluded: dict[PodSpec, dict[str, str]] = {}
-        self._next_s: float | None = None
+        #: The second at which `expire` next has something to do; None if never.
+        self.next_s: float | None = None
 
     def copy(self) -> KubeletRefusals:
         """Return a copy that changes on its own. O(exclusions)."""
         copy = KubeletRefusals()
-        copy.n_refused, copy._next_s = self.n_refused, self._next_s
+        copy.n_refused, copy.next_s = self.n_refused, self.next_s
         copy._exclusions = {key: replace(exclusion) for key, exclusion in self._exclusions.items()}
         copy._excluded = {spec: dict(nodes) for spec, nodes in self._excluded.items()}
         return copy
@@ -71,11 +72,6 @@ class KubeletRefusals:
     def n_excluded(self) -> int:
         """Exclusions for refusals that have not ended. O(specs)."""
         return sum(map(len, self._excluded.values()))
-
-    @property
-    def next_s(self) -> float | None:
-        """The second at which `expire` next has something to do; None if never."""
-        return self._next_s
 
     def excluded_nodes(self, spec: PodSpec) -> Mapping[str, str]:
         """Return the names of the nodes that are excluded for the spec, each with the reason. O(1)."""
@@ -104,7 +100,7 @@ class KubeletRefusals:
 
     def expire(self, now_s: float) -> bool:
         """End exclusions whose time is over. Return whether any ended. O(exclusions), and O(1) before `next_s`."""
-        if self._next_s is None or now_s < self._next_s:
+        if self.next_s is None or now_s < self.next_s:
             return False
         any_ended = False
         for key, exclusion in list(self._exclusions.items()):
@@ -133,4 +129,4 @@ class KubeletRefusals:
         return not exclusion.has_ended
 
     def _set_next(self) -> None:
-        self._next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)
+        self.next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)
