@@ -7,7 +7,7 @@ device is gone as soon as one of two claims that name it is; here every claim co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 
 from scheduler.engine.model.allocations import Allocation, DeviceResult
 from scheduler.engine.model.devices import DeviceId
@@ -26,8 +26,8 @@ class AllocatedDevices:
         self._dedicated: dict[DeviceId, dict[str, int]] = {}
         #: By device: keys of the claims that share it, and in how many results.
         self._shared: dict[DeviceId, dict[str, int]] = {}
-        #: By device: the capacities that results consume, in billionths, without zeros; may be empty.
-        self._consumed: dict[DeviceId, dict[str, int]] = {}
+        #: By device that claims share: the capacities that results consume, in billionths, without zeros; may be empty.
+        self.consumed: dict[DeviceId, dict[str, int]] = {}
         #: By device: how many results consume capacity.
         self._n_consuming: dict[DeviceId, int] = {}
 
@@ -35,11 +35,6 @@ class AllocatedDevices:
     def dedicated(self) -> Set[DeviceId]:
         """The devices that a claim has for itself."""
         return self._dedicated.keys()
-
-    @property
-    def consumed(self) -> Mapping[DeviceId, Mapping[str, int]]:
-        """How much of the capacities of shared devices is consumed, in billionths; only where it is recorded."""
-        return self._consumed
 
     def owners(self, device: DeviceId) -> Iterator[str]:
         """Yield the keys of the claims that have the device for themselves; two if two schedulers gave it away."""
@@ -81,9 +76,9 @@ class AllocatedDevices:
 
     def _consume(self, device: DeviceId, result: DeviceResult, delta: int) -> None:
         if add_count(self._n_consuming, device, delta) == 0:
-            del self._consumed[device]
+            del self.consumed[device]
             return
-        consumed = self._consumed.setdefault(device, {})
+        consumed = self.consumed.setdefault(device, {})
         for name, text in (result.consumed_capacity or {}).items():
             amount = parse_formatted(0 if text is None else text).nano
             if amount:
@@ -91,4 +86,4 @@ class AllocatedDevices:
 
     def content(self) -> tuple[object, ...]:
         """Return everything that is counted, to compare it with a recount."""
-        return self._dedicated, self._shared, self._consumed, self._n_consuming, self.n_by_driver
+        return self._dedicated, self._shared, self.consumed, self._n_consuming, self.n_by_driver

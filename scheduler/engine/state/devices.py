@@ -70,11 +70,12 @@ class Devices(StoredObjects):
         self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
         self._slices: dict[str, ResourceSlice] = {}
         self._taints = SliceTaints()
-        self._classes: dict[str, DeviceClass] = {}
+        #: The classes by name.
+        self.classes: dict[str, DeviceClass] = {}
         super().__init__(
             {
                 DeviceKind.TAINT_RULE: self._taints.rules,
-                DeviceKind.CLASS: self._classes,
+                DeviceKind.CLASS: self.classes,
                 DeviceKind.SLICE: self._slices,
                 DeviceKind.CLAIM: self._claims,
             }
@@ -185,11 +186,6 @@ class Devices(StoredObjects):
     def provides(self, resource: str) -> bool:
         """Return whether a class provides the extended resource."""
         return self.is_served and self.extended_resources.class_of(resource) is not None
-
-    @property
-    def classes(self) -> Mapping[str, DeviceClass]:
-        """The classes by name."""
-        return self._classes
 
     @property
     def taint_rules(self) -> Mapping[str, DeviceTaintRule]:

@@ -179,25 +179,21 @@ class TermTable:
         self._selectors, self._rules = SelectorIndex(), NamespaceRuleIndex()
         self._keys: Interned[str] = Interned()
         self._free = array("i")
-        self._n_terms = 0
+        #: One more than the highest id that was ever given.
+        self.n_ids = 0
         #: int32, shape (4, capacity): selector, rule, effect, and topology key.
         self._columns = np.zeros((4, 0), dtype=np.int32)
         #: int32, shape (3, capacity): term, row, and how many more pods of the row declare it.
         self._entries = np.zeros((3, 0), dtype=np.int32)
         self._n_entries = self._n_declared = 0
 
-    @property
-    def n_ids(self) -> int:
-        """One more than the highest id that was ever given."""
-        return self._n_terms
-
     def add(self, rule: NamespaceRule, selector: Selector, topology_key: str, effect: int) -> int:
         """Return the id of a new term. O(values + names)."""
         if self._free:
             number = self._free.pop()
         else:
-            number, self._n_terms = self._n_terms, self._n_terms + 1
-            self._columns = at_least(self._columns, self._n_terms)
+            number, self.n_ids = self.n_ids, self.n_ids + 1
+            self._columns = at_least(self._columns, self.n_ids)
         self._columns[:, number] = (
             self._selectors.add(selector), self._rules.add(rule), effect, self._keys.add(topology_key)[0],
         )  # fmt: skip
@@ -242,7 +238,7 @@ class TermTable:
 
         `columns_of` returns the columns of those keys that a node has, 65,535 at most. O(terms + entries).
         """
-        selector, rule, effect, key = self._columns[:, : self._n_terms]
+        selector, rule, effect, key = self._columns[:, : self.n_ids]
         weights = weight_by_effect.take(effect)
         weights *= self._selectors.matching(label_set.labels)[selector]
         weights *= self._rules.covering(label_set.namespace, namespace_labels)[rule]

@@ -35,12 +35,8 @@ class TopologyRows:
         self._reached: dict[VolumeTopology, Reached] = {}
         #: By label key: rows in the order of domains, and where each domain begins.
         self._by_domain: dict[str, tuple[Rows, Rows]] = {}
-        self._nbytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows."""
-        return self._nbytes
+        #: Bytes of all rows.
+        self.nbytes = 0
 
     def same_as(self, _other: TopologyRows) -> bool:
         """Return whether a new computation gives the same rows; for the audit."""
@@ -54,7 +50,7 @@ class TopologyRows:
         reached = self._reached.get(topology)
         if reached is None:
             reached = self._reached[topology] = self._computed(topology)
-            self._nbytes += _ENTRY_BYTES + (0 if isinstance(reached, tuple) else reached.nbytes)
+            self.nbytes += _ENTRY_BYTES + (0 if isinstance(reached, tuple) else reached.nbytes)
         return reached
 
     def mask(self, topology: VolumeTopology | None) -> Mask:
