@@ -22,12 +22,7 @@ from scheduler.engine.model.terms import (
     SpreadConstraint,
     TermList,
 )
-from scheduler.engine.syntax.selectors import (
-    NOTHING,
-    Selector,
-    SelectorError,
-    parse_selector,
-)
+from scheduler.engine.syntax.selectors import NOTHING, Selector, SelectorError, parse_selector
 
 _W = TypeVar("_W")
 #: Shared: an empty frozenset takes 216 bytes, as much as everything else of a term.

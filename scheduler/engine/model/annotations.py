@@ -47,14 +47,7 @@ from scheduler.engine.model.terms import (
 )
 from scheduler.engine.model.wire import LabelSelector
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
-from scheduler.engine.syntax.selectors import (
-    NOTHING,
-    Operator,
-    Requirement,
-    Selector,
-    SelectorError,
-    escaped,
-)
+from scheduler.engine.syntax.selectors import NOTHING, Operator, Requirement, Selector, SelectorError, escaped
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
 MODE: Final = "affinity-scheduler.io/affinity-mode"

@@ -18,11 +18,7 @@ import msgspec
 
 from scheduler.engine.cel.times import parse_timestamp
 from scheduler.engine.model import pod_wire, wire
-from scheduler.engine.model.affinity import (
-    parse_affinity,
-    parse_required_node_affinity,
-    parse_spread,
-)
+from scheduler.engine.model.affinity import parse_affinity, parse_required_node_affinity, parse_spread
 from scheduler.engine.model.annotations import (
     AFFINITY,
     LIMIT_BYTES,

@@ -27,13 +27,7 @@ from scheduler.engine.model.json_fields import (
 from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.wire import (
-    Int32,
-    LabelSelector,
-    MigratedDisk,
-    QuantityText,
-    Wire,
-)
+from scheduler.engine.model.wire import Int32, LabelSelector, MigratedDisk, QuantityText, Wire
 from scheduler.engine.syntax.quantity import parse_quantity
 from scheduler.engine.syntax.selectors import Selector
 

@@ -13,16 +13,7 @@ from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import HostPort
 from scheduler.engine.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.engine.model.terms import Taint
-from scheduler.engine.state.arrays import (
-    Amount,
-    Amounts,
-    Column,
-    Counts,
-    Mask,
-    RowIndex,
-    Rows,
-    amount_at,
-)
+from scheduler.engine.state.arrays import Amount, Amounts, Column, Counts, Mask, RowIndex, Rows, amount_at
 from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned

@@ -10,12 +10,7 @@ import pytest
 
 from scheduler.engine.model.device_decoder import DeviceDecoder, DeviceObject
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import (
-    DeviceAttribute,
-    DeviceClass,
-    DeviceKind,
-    ResourceSlice,
-)
+from scheduler.engine.model.devices import DeviceAttribute, DeviceClass, DeviceKind, ResourceSlice
 from scheduler.engine.model.node_selector import NodeSelector, on_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.model.wire import MalformedObjectError
