@@ -51,65 +51,116 @@ class PluginSet:
 _DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
 
 
-def plugin_sets(
-    given: Plugins, path: str, known: Mapping[str, InTreePlugin], problems: Problems, notes: list[str]
-) -> dict[str, PluginSet]:
+@dataclass(frozen=True, slots=True)
+class PluginLists:
+    """Reads the lists of a profile. `known`: every plugin that it can name."""
+
+    known: Mapping[str, InTreePlugin]
+    problems: Problems
+    notes: list[str]
+
+    def sets(self, given: Plugins, path: str) -> dict[str, PluginSet]:
+        """
+        Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
+
+        Entries that cannot run at their point are recorded as problems and left out. Unknown names under `disabled`,
+        which change nothing, are noted.
+        """
+        sets = {field.encode_name: getattr(given, field.name) for field in msgspec.structs.fields(Plugins)}
+        return {point: self._set(point, fields, f"{path}.{point}") for point, fields in sets.items()}
+
+    def _set(self, point: str, given: SetFields, path: str) -> PluginSet:
+        disabled = [entry.name for entry in given.disabled]
+        self.notes.extend(
+            f"{path}.disabled[{index}].name: {shown(name)} does not exist, so nothing is disabled"
+            for index, name in enumerate(disabled)
+            if name not in self.known and name not in REMOVED_PLUGINS | {ALL}
+        )
+        usable: list[PluginEntry] = []
+        for index, fields in enumerate(given.enabled):
+            entry = PluginEntry(fields.name, fields.weight, f"{path}.enabled[{index}]")
+            if not self._can_run(point, entry):
+                continue
+            if point != MULTI_POINT and entry.name in {each.name for each in usable}:
+                self._report_duplicate(entry, point)
+            else:
+                usable.append(entry)
+        return PluginSet(tuple(usable), tuple(disabled))
+
+    def _can_run(self, point: str, entry: PluginEntry) -> bool:
+        path, name, problems = f"{entry.path}.name", entry.name, self.problems
+        plugin = self.known.get(name)
+        if name in REMOVED_PLUGINS:
+            report_removed(entry.path, name, problems)
+        elif plugin is None:
+            kind = "plugin" if point == MULTI_POINT else type_name(point)
+            problems.add(path, f"{kind} {shown(name)} does not exist")
+        elif point != MULTI_POINT and point not in plugin.points:
+            problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
+        elif point in GROUP_POINTS or plugin.points <= GROUP_POINTS:
+            problems.found(
+                path, shown(name), "none (groups are placed by a search that calls no plugin there)"
+            )
+        else:
+            return True
+        return False
+
+    def _report_duplicate(self, entry: PluginEntry, point: str) -> None:
+        text = f'plugin {shown(entry.name)} already registered as "{type_name(point)}"'
+        self.problems.add(f"{entry.path}.name", text)
+
+    def resolve(
+        self, sets: Mapping[str, PluginSet]
+    ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
+        """Return the plugins of every point in running order under the file's `sets`, and the weights of scores."""
+        multi = _merged(sets[MULTI_POINT])
+        duplicates: set[str] = set()
+        names_by_point = {point: self._expanded(point, sets[point], multi, duplicates) for point in POINTS}
+        weight_by_name: dict[str, int] = {}
+        for entry in (*sets["score"].enabled, *multi):
+            if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
+                own = 0 if entry.name in IN_TREE_BY_NAME else self.known[entry.name].weight
+                weight_by_name[entry.name] = entry.weight or own or 1
+        return MappingProxyType(names_by_point), MappingProxyType(weight_by_name)
+
+    def _expanded(
+        self, point: str, own: PluginSet, multi: tuple[PluginEntry, ...], duplicates: set[str]
+    ) -> tuple[str, ...]:
+        own_names = [entry.name for entry in own.enabled]
+        if ALL in own.disabled:
+            return tuple(own_names)
+        overridden: set[str] = set()
+        from_multi: list[str] = []
+        for entry in multi:
+            name = entry.name
+            if point not in self.known[name].points or name in own.disabled:
+                continue
+            if name in own_names:
+                overridden.add(name)
+            elif name not in from_multi:
+                from_multi.append(name)
+            elif entry.path not in duplicates:
+                duplicates.add(entry.path)
+                self._report_duplicate(entry, point)
+        first = [name for name in own_names if name in overridden]
+        last = [name for name in own_names if name not in overridden]
+        return (*first, *from_multi, *last)
+
+
+def _merged(custom: PluginSet) -> tuple[PluginEntry, ...]:
     """
-    Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
+    Return the defaults without the disabled plugins, then the enabled ones; an enabled default keeps its place.
 
-    Entries that cannot run at their point are recorded as problems and left out. Unknown names under `disabled`, which
-    change nothing, are noted.
+    A plugin that is both enabled and disabled is enabled. If a default is enabled twice, the last entry takes its
+    place and the others are appended.
     """
-    sets = {field.encode_name: getattr(given, field.name) for field in msgspec.structs.fields(Plugins)}
-    return {
-        point: _plugin_set(point, fields, f"{path}.{point}", known, problems, notes)
-        for point, fields in sets.items()
-    }
-
-
-def _plugin_set(
-    point: str,
-    given: SetFields,
-    path: str,
-    known: Mapping[str, InTreePlugin],
-    problems: Problems,
-    notes: list[str],
-) -> PluginSet:
-    disabled = [entry.name for entry in given.disabled]
-    notes.extend(
-        f"{path}.disabled[{index}].name: {shown(name)} does not exist, so nothing is disabled"
-        for index, name in enumerate(disabled)
-        if name not in known and name not in REMOVED_PLUGINS | {ALL}
-    )
-    seen: set[str] = set()
-    usable: list[PluginEntry] = []
-    for index, fields in enumerate(given.enabled):
-        entry = PluginEntry(fields.name, fields.weight, f"{path}.enabled[{index}]")
-        if not _can_run(point, entry, known, problems):
-            continue
-        if point != MULTI_POINT and entry.name in seen:
-            _report_duplicate(entry, point, problems)
-            continue
-        seen.add(entry.name)
-        usable.append(entry)
-    return PluginSet(tuple(usable), tuple(disabled))
-
-
-def _can_run(point: str, entry: PluginEntry, known: Mapping[str, InTreePlugin], problems: Problems) -> bool:
-    path, name = f"{entry.path}.name", entry.name
-    plugin = known.get(name)
-    if name in REMOVED_PLUGINS:
-        report_removed(entry.path, name, problems)
-    elif plugin is None:
-        kind = "plugin" if point == MULTI_POINT else type_name(point)
-        problems.add(path, f"{kind} {shown(name)} does not exist")
-    elif point != MULTI_POINT and point not in plugin.points:
-        problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
-    elif point in GROUP_POINTS or plugin.points <= GROUP_POINTS:
-        problems.found(path, shown(name), "none (groups are placed by a search that calls no plugin there)")
-    else:
-        return True
-    return False
+    last_by_name = {entry.name: entry for entry in custom.enabled}
+    kept = [
+        last_by_name.get(default.name, default)
+        for default in _DEFAULT_ENTRIES
+        if not {ALL, default.name} & set(custom.disabled)
+    ]
+    return (*kept, *(entry for entry in custom.enabled if entry not in kept))
 
 
 def report_removed(path: str, name: str, problems: Problems) -> None:
@@ -118,76 +169,3 @@ def report_removed(path: str, name: str, problems: Problems) -> None:
     problems.invalid(
         path, name, f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
     )
-
-
-def _report_duplicate(entry: PluginEntry, point: str, problems: Problems) -> None:
-    problems.add(
-        f"{entry.path}.name", f'plugin {shown(entry.name)} already registered as "{type_name(point)}"'
-    )
-
-
-def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginEntry, ...]:
-    """
-    Return `defaults` without the disabled plugins, then the enabled ones; an enabled default keeps its place.
-
-    A plugin that is both enabled and disabled is enabled. If a default is enabled twice, the last entry takes its
-    place and the others are appended.
-    """
-    last_by_name = {entry.name: entry for entry in custom.enabled}
-    kept: list[PluginEntry] = []
-    replacements: list[PluginEntry] = []
-    for default in defaults if ALL not in custom.disabled else ():
-        if default.name in custom.disabled:
-            continue
-        replacement = last_by_name.get(default.name)
-        kept.append(replacement or default)
-        if replacement is not None:
-            replacements.append(replacement)
-    appended = [entry for entry in custom.enabled if entry not in replacements]
-    return (*kept, *appended)
-
-
-def resolve(
-    sets: Mapping[str, PluginSet], known: Mapping[str, InTreePlugin], problems: Problems
-) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
-    """Return the plugins of every point in running order under the file's `sets`, and the weights of scores."""
-    multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
-    duplicates: set[str] = set()
-    names_by_point = {
-        point: _expanded(point, sets[point], multi, known, problems, duplicates) for point in POINTS
-    }
-    weight_by_name: dict[str, int] = {}
-    for entry in (*sets["score"].enabled, *multi):
-        if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
-            own = 0 if entry.name in IN_TREE_BY_NAME else known[entry.name].weight
-            weight_by_name[entry.name] = entry.weight or own or 1
-    return MappingProxyType(names_by_point), MappingProxyType(weight_by_name)
-
-
-def _expanded(
-    point: str,
-    own: PluginSet,
-    multi: tuple[PluginEntry, ...],
-    known: Mapping[str, InTreePlugin],
-    problems: Problems,
-    duplicates: set[str],
-) -> tuple[str, ...]:
-    own_names = [entry.name for entry in own.enabled]
-    if ALL in own.disabled:
-        return tuple(own_names)
-    overridden: set[str] = set()
-    from_multi: list[str] = []
-    for entry in multi:
-        name = entry.name
-        if point not in known[name].points or name in own.disabled:
-            continue
-        if name in own_names:
-            overridden.add(name)
-        elif name not in from_multi:
-            from_multi.append(name)
-        elif entry.path not in duplicates:
-            duplicates.add(entry.path)
-            _report_duplicate(entry, point, problems)
-    first = [name for name in own_names if name in overridden]
-    last = [name for name in own_names if name not in overridden]
-    return (*first, *from_multi, *last)

@@ -16,7 +16,7 @@ from scheduler.daemon.settings.plugin_arguments import (
     read_args,
     read_out_of_tree_args,
 )
-from scheduler.daemon.settings.plugin_lists import PluginSet, plugin_sets, report_removed, resolve
+from scheduler.daemon.settings.plugin_lists import PluginLists, PluginSet, report_removed
 from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, REMOVED_PLUGINS, Plugins, known_plugins
 from scheduler.daemon.settings.problems import Problems, shown
 from scheduler.daemon.settings.resolved import ProfileSettings
@@ -91,14 +91,15 @@ class _Reader:
 
     def draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
         """Return the profile at `path`; `only`: whether there is no other."""
-        known, problems = known_plugins(self.out_of_tree), self.problems
+        problems = self.problems
+        lists = PluginLists(known_plugins(self.out_of_tree), problems, self.notes)
         name = DEFAULT_SCHEDULER_NAME if given.scheduler_name is None and only else given.scheduler_name or ""
         if not name:
             problems.required(f"{path}.schedulerName")
         check_percentage(given.percentage_of_nodes_to_score, path, problems)
-        sets = plugin_sets(given.plugins, f"{path}.plugins", known, problems, self.notes)
+        sets = lists.sets(given.plugins, f"{path}.plugins")
         own_args = self._args(given.plugin_config, f"{path}.pluginConfig")
-        names_by_point, weight_by_name = resolve(sets, known, problems)
+        names_by_point, weight_by_name = lists.resolve(sets)
         _check_lists(f"{path}.plugins", name, names_by_point, problems)
         used = {plugin for names in names_by_point.values() for plugin in names}
         running = [self.out_of_tree[plugin] for plugin in sorted(used & self.out_of_tree.keys())]
