@@ -18,7 +18,7 @@ from scheduler.daemon.settings.documents import MAX_CHARS, read_document
 from scheduler.daemon.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems, described, shown
-from scheduler.daemon.settings.profiles import ProfileFields, check_percentage, read_profiles
+from scheduler.daemon.settings.profiles import ProfileFields, ProfileReader, check_percentage
 from scheduler.daemon.settings.resolved import Configuration, LeaderElection, Settings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
@@ -135,7 +135,7 @@ def _settings(
     if given.parallelism <= 0:
         problems.invalid("parallelism", given.parallelism, "should be an integer value greater than zero")
     notes: list[str] = []
-    profiles = read_profiles(given.profiles, semantics, notes, problems, out_of_tree)
+    profiles = ProfileReader(semantics, notes, problems, out_of_tree).read(given.profiles)
     used = {name for profile in profiles for names in profile.plugins_by_point.values() for name in names}
     # An installed package may have many plugins.
     notes += (

@@ -51,45 +51,33 @@ class _Draft:
     queue_sort: PluginSet
 
 
-def read_profiles(
-    profiles: Sequence[ProfileFields],
-    semantics: Semantics,
-    notes: list[str],
-    problems: Problems,
-    out_of_tree: Mapping[str, OutOfTreePlugin],
-) -> tuple[ProfileSettings, ...]:
-    """
-    Return every profile, complete; one with upstream's defaults if the file has none.
-
-    Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
-    """
-    given = profiles or [ProfileFields()]
-    reader = _Reader(semantics, notes, problems, out_of_tree)
-    drafts = [
-        reader.draft(each, f"profiles[{index}]", only=len(given) == 1) for index, each in enumerate(given)
-    ]
-    first_path_by_name: dict[str, str] = {}
-    for draft in drafts:
-        path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
-        if name in first_path_by_name:
-            problems.duplicate(path, first_path_by_name[name])
-        elif name:
-            first_path_by_name[name] = path
-    _check_common_queue_sort(drafts, problems)
-    _check_common_annotation_namespaces(drafts, problems)
-    return tuple(draft.settings for draft in drafts)
-
-
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads profiles one by one, with the plugins that they can name."""
+class ProfileReader:
+    """Reads profiles, which may run the `out_of_tree` plugins; fields without effect are added to `notes`."""
 
     semantics: Semantics
     notes: list[str]
     problems: Problems
     out_of_tree: Mapping[str, OutOfTreePlugin]
 
-    def draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
+    def read(self, profiles: Sequence[ProfileFields]) -> tuple[ProfileSettings, ...]:
+        """Return every profile, complete; of none upstream's. A single one without a name is `default-scheduler`."""
+        given = profiles or [ProfileFields()]
+        drafts = [
+            self._draft(each, f"profiles[{index}]", only=len(given) == 1) for index, each in enumerate(given)
+        ]
+        first_path_by_name: dict[str, str] = {}
+        for draft in drafts:
+            path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
+            if name in first_path_by_name:
+                self.problems.duplicate(path, first_path_by_name[name])
+            elif name:
+                first_path_by_name[name] = path
+        _check_common_queue_sort(drafts, self.problems)
+        _check_common_annotation_namespaces(drafts, self.problems)
+        return tuple(draft.settings for draft in drafts)
+
+    def _draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
         """Return the profile at `path`; `only`: whether there is no other."""
         problems = self.problems
         lists = PluginLists(known_plugins(self.out_of_tree), problems, self.notes)
