@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET
 
-from scheduler.daemon.settings.documents import child_path
 from scheduler.daemon.settings.problems import Problems, described, shown
 from scheduler.engine.model.wire import Duration
 from scheduler.engine.syntax.durations import parse_duration_ns
@@ -31,19 +30,17 @@ _WORDS: Final = {
 _NAMED_TYPES: Final = re.compile(r"`([^`]*)`")
 
 
-def decoded(
-    value: object, kind: type[_Struct], path: str, problems: Problems, *, also: Collection[str] = ()
-) -> _Struct:
-    """Return the struct of the object at `path`. Whatever is wrong in it is recorded, and is absent in the struct."""
-    return msgspec.convert(checked_fields(value, kind, path, problems, also=also), kind)
+def decoded(value: object, kind: type[_Struct], problems: Problems, *, also: Collection[str] = ()) -> _Struct:
+    """Return the struct of the object. Whatever is wrong in it is recorded, and is absent in the struct."""
+    return msgspec.convert(checked_fields(value, kind, problems, also=also), kind)
 
 
 def checked_fields(
-    value: object, kind: type[msgspec.Struct], path: str, problems: Problems, *, also: Collection[str] = ()
+    value: object, kind: type[msgspec.Struct], problems: Problems, *, also: Collection[str] = ()
 ) -> dict[str, object]:
     """Return the object without null, the fields of `also`, and what it cannot have, which is recorded."""
     if not isinstance(value, dict):
-        problems.found(path, described(value), "an object")
+        problems.found("", described(value), "an object")
         value = {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     checked: dict[str, object] = {}
@@ -53,31 +50,31 @@ def checked_fields(
         if name not in fields:
             known = sorted({*fields, *also})
             expected = f"one of {', '.join(known)}{did_you_mean(name, known)}"
-            problems.found(child_path(path, name), "an unknown field", expected)
+            problems.found(name, "an unknown field", expected)
         elif given is not None:
-            found = _checked(given, fields[name].type, child_path(path, name), problems)
+            found = _checked(given, fields[name].type, problems.at(name))
             if found is not UNSET:
                 checked[name] = found
     for name, field in fields.items():
         if field.required and value.get(name) is None:
-            problems.required(child_path(path, name), "it has no default")
+            problems.required(name, "it has no default")
     return checked
 
 
-def _checked(value: object, kind: Any, path: str, problems: Problems) -> object:  # noqa: ANN401 - any type
+def _checked(value: object, kind: Any, problems: Problems) -> object:  # noqa: ANN401 - any type
     """Return the value as `msgspec.convert` takes it, UNSET if it is not of the type."""
     if get_origin(kind) in (Union, UnionType):
         kind = next((of for of in get_args(kind) if get_args(kind) in ((of, NoneType), (NoneType, of))), kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return checked_fields(value, kind, path, problems)
+        return checked_fields(value, kind, problems)
     if isinstance(value, list) and get_origin(kind) in (tuple, list):
         of = get_args(kind)[0]
-        items = (_checked(item, of, f"{path}[{index}]", problems) for index, item in enumerate(value))
+        items = (_checked(item, of, problems.at(f"[{index}]")) for index, item in enumerate(value))
         return [item for item in items if item is not UNSET]
     if kind == Duration:
         duration_ns = parse_duration_ns(value) if isinstance(value, str) else None
         if duration_ns is None:
-            problems.found(path, described(value), 'a duration such as "15s" or "1m30s"')
+            problems.found("", described(value), 'a duration such as "15s" or "1m30s"')
             return UNSET
         return duration_ns / 1_000_000_000
     read = value
@@ -86,21 +83,21 @@ def _checked(value: object, kind: Any, path: str, problems: Problems) -> object:
     try:
         msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
-        _record(str(error), value, path, problems)
+        _record(str(error), value, problems)
         return UNSET
     return read
 
 
-def _record(error: str, value: object, path: str, problems: Problems) -> None:
+def _record(error: str, value: object, problems: Problems) -> None:
     text, _, inner = error.partition(" - at `$")
     expected, _, got = _NAMED_TYPES.sub(_in_words, text).partition(", got ")
     if not expected.startswith("Expected "):
-        problems.add(path, f"found {described(value)}, which is no value for it: {text}")
+        problems.add("", f"found {described(value)}, which is no value for it: {text}")
     elif inner:
-        problems.found(path + inner.rstrip("`"), got or "another value", expected.removeprefix("Expected "))
+        problems.found(inner.strip(".`"), got or "another value", expected.removeprefix("Expected "))
     else:
         found = described(value) if got else shown(value)
-        problems.found(path, found, expected.removeprefix("Expected "))
+        problems.found("", found, expected.removeprefix("Expected "))
 
 
 def _in_words(match: re.Match[str]) -> str:

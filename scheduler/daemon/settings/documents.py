@@ -95,17 +95,12 @@ def read_document(
     except yaml.YAMLError as error:
         problems.found("", _problem_text(error), "one YAML or JSON document")
         return None
-    return None if node is None else _Builder(problems, max_values).value(node, "")
+    return None if node is None else _Builder(problems, max_values).value(node, problems)
 
 
 def write_document(value: object) -> str:
     """Return `value` as YAML, fields in their given order; `read_document` reads it back."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=110)
-
-
-def child_path(path: str, name: str) -> str:
-    """Return the path of a field of the object at `path`."""
-    return f"{path}.{name}" if path else name
 
 
 def _untabbed(text: str) -> str:
@@ -130,7 +125,7 @@ def _problem_text(error: yaml.YAMLError) -> str:
 
 
 class _Builder:
-    """Turns nodes into values and knows the path of each, for messages."""
+    """Turns nodes into values, and records problems at the path of each."""
 
     def __init__(self, problems: Problems, max_values: int) -> None:
         self._problems = problems
@@ -138,29 +133,29 @@ class _Builder:
         #: ids of the collections being built: an alias to one of them would be endless.
         self._open: set[int] = set()
 
-    def value(self, node: Node, path: str) -> object:
+    def value(self, node: Node, problems: Problems) -> object:
         """Return the value of `node`, None if it is invalid."""
         self._values_left -= 1
         if self._values_left < 0:
             self._problems.found("", f"more than {self._max_values} values", "fewer, aliases written out")
             return None
         if isinstance(node, ScalarNode):
-            return self._scalar(node, path)
+            return self._scalar(node, problems)
         if id(node) in self._open:
-            self._problems.found(path, "an alias to a value that contains it", "a value")
+            problems.found("", "an alias to a value that contains it", "a value")
             return None
         self._open.add(id(node))
         try:
             if isinstance(node, MappingNode):
-                return self._mapping(node, path)
-            if not isinstance(node, SequenceNode) or not self._is_plain(node, "seq", path):
+                return self._mapping(node, problems)
+            if not isinstance(node, SequenceNode) or not self._is_plain(node, "seq", problems):
                 return None
-            return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
+            return [self.value(item, problems.at(f"[{index}]")) for index, item in enumerate(node.value)]
         finally:
             self._open.remove(id(node))
 
-    def _mapping(self, node: MappingNode, path: str) -> dict[str, object] | None:
-        if not self._is_plain(node, "map", path):
+    def _mapping(self, node: MappingNode, problems: Problems) -> dict[str, object] | None:
+        if not self._is_plain(node, "map", problems):
             return None
         merged: dict[str, object] = {}
         own: dict[str, object] = {}
@@ -168,41 +163,37 @@ class _Builder:
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, ScalarNode):
-                self._problems.found(path, f"a list or an object as a field name in line {line}", "text")
+                problems.found("", f"a list or an object as a field name in line {line}", "text")
             elif key.tag == _CORE + "merge":
-                merged = self._merge(value, path) | merged
-            elif (name := self._text(key.value, path)) in line_by_name:
+                merged = self._merge(value, problems) | merged
+            elif (name := self._text(key.value, problems)) in line_by_name:
                 first = line_by_name[name]
-                self._problems.found(
-                    child_path(path, name),
-                    f"the field again in line {line} (first in line {first})",
-                    "it once",
-                )
+                problems.found(name, f"the field again in line {line} (first in line {first})", "it once")
             else:
                 line_by_name[name] = line
-                own[name] = self.value(value, child_path(path, name))
+                own[name] = self.value(value, problems.at(name))
         return merged | own
 
-    def _merge(self, node: Node, path: str) -> dict[str, object]:
+    def _merge(self, node: Node, problems: Problems) -> dict[str, object]:
         # The first of several merged mappings wins (YAML merge key specification).
         sources = node.value if isinstance(node, SequenceNode) else [node]
         merged: dict[str, object] = {}
         for source in sources:
-            value = self.value(source, path)
+            value = self.value(source, problems)
             if isinstance(value, dict):
                 for name, inherited in value.items():
                     merged.setdefault(name, inherited)
             elif self._values_left >= 0:
-                self._problems.found(child_path(path, "<<"), "something else to merge", "an object")
+                problems.found("<<", "something else to merge", "an object")
         return merged
 
-    def _scalar(self, node: ScalarNode, path: str) -> object:
+    def _scalar(self, node: ScalarNode, problems: Problems) -> object:
         kind = node.tag.removeprefix(_CORE)
         if kind in ("str", "merge"):
-            return self._text(node.value, path)
+            return self._text(node.value, problems)
         pattern, _ = _SCALARS.get(kind, (None, ""))
         if pattern is None or not pattern.match(node.value):
-            self._problems.found(path, f"the tag {shown(node.tag)}", "plain YAML")
+            problems.found("", f"the tag {shown(node.tag)}", "plain YAML")
             return None
         match kind:
             case "bool":
@@ -213,20 +204,20 @@ class _Builder:
                 return _float(node.value)
         return None
 
-    def _text(self, text: str, path: str) -> str:
+    def _text(self, text: str, problems: Problems) -> str:
         # JSON escapes characters beyond U+FFFF as a surrogate pair, which YAML does not join.
         if text.isascii():
             return text
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self._problems.found(path, f"half a character in {shown(text)}", "text")
+            problems.found("", f"half a character in {shown(text)}", "text")
             return ""
 
-    def _is_plain(self, node: Node, kind: str, path: str) -> bool:
+    def _is_plain(self, node: Node, kind: str, problems: Problems) -> bool:
         if node.tag == _CORE + kind:
             return True
-        self._problems.found(path, f"the tag {shown(node.tag)}", "plain YAML")
+        problems.found("", f"the tag {shown(node.tag)}", "plain YAML")
         return False
 
 

@@ -93,7 +93,7 @@ def parse_settings(
             problems.raise_if_any()
         problems.stop("", described(document) if text.strip() else "nothing", f"a {KIND}")
     _check_type(document, problems)
-    fields = checked_fields(document, _File, "", problems)
+    fields = checked_fields(document, _File, problems)
     settings = _settings(fields, semantics, plugins.by_name, problems)
     problems.raise_if_any()
     return settings
@@ -143,7 +143,7 @@ def _settings(
         for name, plugin in out_of_tree.items()
         if not plugin.is_installed and name not in used
     )
-    check_percentage(given.percentage_of_nodes_to_score, "", problems)
+    check_percentage(given.percentage_of_nodes_to_score, problems)
     initial_s, max_s = given.pod_initial_backoff_s, given.pod_max_backoff_s
     if initial_s <= 0:
         problems.invalid("podInitialBackoffSeconds", initial_s, "must be greater than 0")

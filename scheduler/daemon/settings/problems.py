@@ -4,8 +4,11 @@ Collects all problems of one configuration, so that one run shows them all.
 The wording is upstream's: staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go (kubernetes 1.36).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NoReturn
 
 from scheduler.errors import SettingsError
@@ -32,18 +35,21 @@ class Problems:
     def __init__(self, source: str) -> None:
         self.source = source
         self._lines: dict[str, None] = {}
-        self._n_omitted = 0
+        self._path = ""
+
+    def at(self, path: str) -> Problems:
+        """Return the same problems, to which others are added with paths below this one."""
+        below = Problems(self.source)
+        below._lines, below._path = self._lines, self._below(path)
+        return below
+
+    def _below(self, path: str) -> str:
+        return f"{self._path}.{path}" if self._path and path and path[0] != "[" else self._path + path
 
     def add(self, path: str, text: str) -> None:
         """Record `text` about the field at `path`; '' is the document itself."""
-        line = ": ".join(part for part in (self.source, path, text) if part)
-        line = printable(" ".join(line.split()))
-        if line in self._lines:
-            return
-        if len(self._lines) < MAX_LINES:
-            self._lines[line] = None
-        else:
-            self._n_omitted += 1
+        line = ": ".join(part for part in (self.source, self._below(path), text) if part)
+        self._lines[printable(" ".join(line.split()))] = None
 
     def include(self, lines: Iterable[str]) -> None:
         """Record problems of other sources; each line is complete."""
@@ -83,8 +89,9 @@ class Problems:
     @property
     def lines(self) -> tuple[str, ...]:
         """One line per problem, at most MAX_LINES, and one line with the number of the others."""
-        rest = (f"{self.source}: and {self._n_omitted} more problems",) if self._n_omitted else ()
-        return (*self._lines, *rest)
+        n_omitted = max(0, len(self._lines) - MAX_LINES)
+        rest = (f"{self.source}: and {n_omitted} more problems",) if n_omitted else ()
+        return (*islice(self._lines, MAX_LINES), *rest)
 
     def raise_if_any(self) -> None:
         """Raise InvalidSettingsError with every line if anything was recorded."""

@@ -8,7 +8,6 @@ validateCommonQueueSort) and framework/runtime/framework.go (NewFramework), kube
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.daemon.settings.documents import child_path
 from scheduler.daemon.settings.plugin_arguments import (
     DEFAULT_ARGS,
     add_default_args,
@@ -79,19 +78,19 @@ class ProfileReader:
 
     def _draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
         """Return the profile at `path`; `only`: whether there is no other."""
-        problems = self.problems
-        lists = PluginLists(known_plugins(self.out_of_tree), problems, self.notes)
+        problems = self.problems.at(path)
+        lists = PluginLists(known_plugins(self.out_of_tree), self.problems, self.notes)
         name = DEFAULT_SCHEDULER_NAME if given.scheduler_name is None and only else given.scheduler_name or ""
         if not name:
-            problems.required(f"{path}.schedulerName")
-        check_percentage(given.percentage_of_nodes_to_score, path, problems)
+            problems.required("schedulerName")
+        check_percentage(given.percentage_of_nodes_to_score, problems)
         sets = lists.sets(given.plugins, f"{path}.plugins")
         own_args = self._args(given.plugin_config, f"{path}.pluginConfig")
         names_by_point, weight_by_name = lists.resolve(sets)
-        _check_lists(f"{path}.plugins", name, names_by_point, problems)
+        _check_lists(name, names_by_point, problems.at("plugins"))
         used = {plugin for names in names_by_point.values() for plugin in names}
         running = [self.out_of_tree[plugin] for plugin in sorted(used & self.out_of_tree.keys())]
-        args = add_default_args(f"{path}.pluginConfig", own_args, running, problems)
+        args = add_default_args(own_args, running, problems.at("pluginConfig"))
         percentage = given.percentage_of_nodes_to_score
         return _Draft(
             path, ProfileSettings(name, names_by_point, weight_by_name, args, percentage), sets["queueSort"]
@@ -109,11 +108,13 @@ class ProfileReader:
             if name in REMOVED_PLUGINS:
                 report_removed(at, name, self.problems)
             elif (plugin := self.out_of_tree.get(name)) is not None and plugin.args_type is not None:
-                args_by_plugin[name] = read_out_of_tree_args(item.args, plugin, f"{at}.args", self.problems)
+                args_by_plugin[name] = read_out_of_tree_args(
+                    item.args, plugin, self.problems.at(f"{at}.args")
+                )
             elif name not in IN_TREE_BY_NAME and plugin is None:
                 self.problems.add(f"{at}.name", f"plugin {shown(name)} does not exist")
             elif name in DEFAULT_ARGS:
-                args = read_args(name, item.args, f"{at}.args", self.semantics, self.problems)
+                args = read_args(name, item.args, self.semantics, self.problems.at(f"{at}.args"))
                 args_by_plugin[name] = args
                 if note := note_without_effect(args):
                     self.notes.append(f"{at}.args.{note}")
@@ -122,23 +123,21 @@ class ProfileReader:
         return args_by_plugin
 
 
-def check_percentage(percentage: int | None, path: str, problems: Problems) -> None:
+def check_percentage(percentage: int | None, problems: Problems) -> None:
     """Record a percentageOfNodesToScore, of a profile or of the whole configuration, that is none."""
     if percentage is not None and not 0 <= percentage <= 100:
-        problems.invalid(
-            child_path(path, "percentageOfNodesToScore"), percentage, "not in valid range [0-100]"
-        )
+        problems.invalid("percentageOfNodesToScore", percentage, "not in valid range [0-100]")
 
 
 def _check_lists(
-    path: str, scheduler_name: str, names_by_point: Mapping[str, Sequence[str]], problems: Problems
+    scheduler_name: str, names_by_point: Mapping[str, Sequence[str]], problems: Problems
 ) -> None:
     profile = f"profile with scheduler name {shown(scheduler_name)}"
     if (n_sorting := len(names_by_point["queueSort"])) != 1:
         detail = f"only one queue sort plugin required for {profile}, but got {n_sorting}"
-        problems.add(f"{path}.queueSort", detail)
+        problems.add("queueSort", detail)
     if not names_by_point["bind"]:
-        problems.add(f"{path}.bind", f"at least one bind plugin is needed for {profile}")
+        problems.add("bind", f"at least one bind plugin is needed for {profile}")
 
 
 def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
