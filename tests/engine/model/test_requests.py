@@ -1,4 +1,4 @@
-"""Effective pod requests: upstream's table, the variant of each use, and properties of the algorithm."""
+"""Effective pod requests: the variant of each use, and properties of the algorithm; more in `tests.support.cases`."""
 
 import json
 from fractions import Fraction
@@ -68,26 +68,6 @@ def pod(
     ("written", "request_in_units"),
     [
         pytest.param(
-            pod(
-                container(cpu="1"),
-                init=[
-                    container("i1", cpu="5"),
-                    sidecar("s1", cpu="1"),
-                    sidecar("s2", cpu="2"),
-                    container("i2", cpu="5"),
-                    sidecar("s3", cpu="3"),
-                ],
-            ),
-            {"cpu": 8000},
-            id="a plain init runs beside the sidecars declared before it",
-        ),
-        pytest.param(
-            pod(container("a", cpu="5m", memory="5Mi"), container("b", cpu="7m", memory="6Mi"),
-                level={"cpu": "18m", "memory": "15Mi"}),
-            {"cpu": 18, "memory": 15 * MI},
-            id="pod-level requests replace the sum",
-        ),
-        pytest.param(
             pod(container(cpu="12m"), level={"cpu": "3m"}), {"cpu": 3}, id="pod-level requests replace a larger sum"
         ),
         pytest.param(
@@ -96,24 +76,9 @@ def pod(
             id="pod-level memory beside container cpu",
         ),
         pytest.param(
-            pod(container(cpu="2m"), level={"storage": "2Gi", "vendor.io/gpu": "1"}),
-            {"cpu": 2},
-            id="other pod-level names are ignored",
-        ),
-        pytest.param(
-            pod(container(cpu="1"), level={"hugepages-2Mi": "4Mi"}),
-            {"cpu": 1000, "hugepages-2Mi": 4 * MI},
-            id="pod-level hugepages count",
-        ),
-        pytest.param(
             pod(container(cpu="1"), init=[container("i", cpu="3")], level={"cpu": "2"}, overhead={"cpu": "500m"}),
             {"cpu": 2500},
             id="overhead comes last",
-        ),
-        pytest.param(
-            pod(container("a", cpu="0.5m"), container("b", cpu="0.5m")),
-            {"cpu": 1},
-            id="parts of a milli round once per pod",
         ),
         pytest.param(
             pod(container(cpu="0", **{"vendor.io/gpu": "1", "ephemeral-storage": "1Gi", "pods": "3", "storage": "1"})),
@@ -131,33 +96,14 @@ def test_the_effective_request_is_upstreams(written, request_in_units):
     ("written", "on_node"),
     [
         pytest.param(
-            pod(container(cpu="4"), containerStatuses=[held("c", {"cpu": "2"})]),
-            {"cpu": 4000},
-            id="spec above status",
-        ),
-        pytest.param(
             pod(container(cpu="2"), containerStatuses=[held("c", {"cpu": "4"})]),
             {"cpu": 4000},
             id="status above spec",
         ),
         pytest.param(
-            pod(container(cpu="4"), containerStatuses=[held("c", {"cpu": "2"})], conditions=INFEASIBLE),
-            {"cpu": 2000},
-            id="an infeasible resize leaves the spec out",
-        ),
-        pytest.param(
             pod(container(cpu="4"), containerStatuses=[held("c", {"cpu": "2"})], conditions=DEFERRED),
             {"cpu": 4000},
             id="a deferred resize counts the spec",
-        ),
-        pytest.param(
-            pod(
-                container(cpu="6"),
-                containerStatuses=[held("c", {"cpu": "2"}, {"cpu": "4"})],
-                conditions=INFEASIBLE,
-            ),
-            {"cpu": 4000},
-            id="allocated above actual, infeasible",
         ),
         pytest.param(
             pod(
