@@ -267,7 +267,9 @@ class ClusterView(NodeMasks):
         volumes = self.state.volumes
 
         def has_at(row: int) -> bool:
-            return self.node_at(row) is not None and self.nodes.name_of(row) in volumes.nodes_with(driver)
+            return self.node_at(row) is not None and self.nodes.name_of(row) in volumes.installed.get(
+                driver, ()
+            )
 
         return self._row_by_row(("has driver", driver), has_at, np.bool_)
 
@@ -286,11 +288,11 @@ class ClusterView(NodeMasks):
 
     def migrated_rows(self, plugin: str) -> Mask:
         """Return the rows where the in-tree plugin was migrated to its CSI driver. O(these rows)."""
-        return self._rows_named(self.volumes.migrated_nodes(plugin))
+        return self._rows_named(self.volumes.migrated.get(plugin, ()))
 
     def csi_node_rows(self) -> Mask:
         """Return the rows with a CSINode. O(these rows)."""
-        return self._rows_named(self.volumes.csi_nodes())
+        return self._rows_named(self.volumes.csi_nodes)
 
     def _rows_named(self, names: Iterable[str]) -> Mask:
         row_by_name, mask = self.nodes.row_by_name, np.zeros(self.n_rows, dtype=np.bool_)

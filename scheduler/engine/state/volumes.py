@@ -35,7 +35,6 @@ from scheduler.engine.state.sparse_dicts import set_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}
-_NO_NODES: Final[frozenset[str]] = frozenset()
 
 
 class Volumes(StoredObjects):
@@ -48,14 +47,14 @@ class Volumes(StoredObjects):
         self._volumes: PartitionedDict[PersistentVolume] = PartitionedDict()
         self._classes: dict[str, StorageClass] = {}
         self._csi_drivers: dict[str, CsiDriver] = {}
-        self._csi_nodes: dict[str, CsiNode] = {}
+        self.csi_nodes: dict[str, CsiNode] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
         super().__init__(
             {
                 StorageKind.CLAIM: self._claims,
                 StorageKind.VOLUME: self._volumes,
                 StorageKind.CLASS: self._classes,
-                StorageKind.CSI_NODE: self._csi_nodes,
+                StorageKind.CSI_NODE: self.csi_nodes,
                 StorageKind.CSI_DRIVER: self._csi_drivers,
                 StorageKind.CAPACITY: {},
                 StorageKind.ATTACHMENT: self._attachments,
@@ -74,9 +73,9 @@ class Volumes(StoredObjects):
         #: Driver -> node -> limit.
         self._limits: dict[str, dict[str, int]] = {}
         #: Driver -> nodes that have the driver.
-        self._installed: dict[str, set[str]] = {}
+        self.installed: dict[str, set[str]] = {}
         #: In-tree plugin -> nodes where it was migrated.
-        self._migrated: dict[str, set[str]] = {}
+        self.migrated: dict[str, set[str]] = {}
         self.free = FreeVolumes()
         self.attached = AttachedVolumes(self._note)
 
@@ -108,10 +107,6 @@ class Volumes(StoredObjects):
         known = self._csi_drivers.get(driver)
         return known is not None and known.is_required
 
-    def nodes_with(self, driver: str) -> Collection[str]:
-        """Return the names of the nodes that have the driver."""
-        return self._installed.get(driver, _NO_NODES)
-
     def capacities(self, class_name: str) -> Collection[CsiStorageCapacity]:
         """Return the capacities for volumes of the class."""
         return self._capacities_of.get(class_name, _NO_CAPACITIES).values()
@@ -123,14 +118,6 @@ class Volumes(StoredObjects):
     def users(self, claim_key: str) -> Collection[str]:
         """Return the names of nodes with pods that use the claim."""
         return self._users.of(claim_key).keys()
-
-    def migrated_nodes(self, plugin: str) -> Collection[str]:
-        """Return the names of nodes where the in-tree plugin was migrated to its CSI driver."""
-        return self._migrated.get(plugin, _NO_NODES)
-
-    def csi_nodes(self) -> Collection[str]:
-        """Return the names of the nodes with a CSINode."""
-        return self._csi_nodes.keys()
 
     def limits(self, driver: str) -> Mapping[str, int]:
         """Return how many volumes of the driver a node can attach, by node name; nodes without a limit are left out."""
@@ -230,11 +217,11 @@ class Volumes(StoredObjects):
                     self._attach(self._attachments[attachment], enters=enters)
             case CsiNode():
                 for driver in obj.drivers:
-                    join(self._installed.setdefault(driver, set()), obj.key)
+                    join(self.installed.setdefault(driver, set()), obj.key)
                 for driver, limit in obj.limits.items():
                     set_entry(self._limits, driver, obj.key, limit if enters else None)
                 for plugin in obj.migrated_plugins:
-                    join(self._migrated.setdefault(plugin, set()), obj.key)
+                    join(self.migrated.setdefault(plugin, set()), obj.key)
                 self._note(obj.key)
             case CsiStorageCapacity():
                 set_entry(self._capacities_of, obj.class_name, obj.key, obj if enters else None)
