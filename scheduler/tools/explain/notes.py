@@ -13,8 +13,9 @@ from scheduler.engine.core.fallbacks import RuleSet, keeping_rules, waited_s, wo
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.explaining import did_you_mean
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.fallback import relaxed_spec
 from scheduler.engine.model.pod_groups import GroupKey
-from scheduler.engine.model.pods import Pod, relaxed_spec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.cluster import ClusterState
@@ -104,7 +105,7 @@ def missing_levels(state: ClusterState, key: GroupKey, members: Iterable[Pod]) -
     if group is not None:
         topologies.append(group.topology)
     for level in sorted({level for topology in topologies for level in topology.required}):
-        if not state.nodes.has_label(level):
+        if level not in state.nodes.labels:
             meant = did_you_mean(level, state.nodes.labels)
             yield f"no node has the label {level}, which the group, or a part of it, requires{meant}"
 
