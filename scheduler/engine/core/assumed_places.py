@@ -80,8 +80,8 @@ class Place:
     """
     A member assumed on a node.
 
-    `instruction`: `bind`, or writes what is reserved first. `is_owed`: a pod that its required affinity selects has yet
-    to come to its domain.
+    `instruction`: `bind`, or what writes its reservations first. `is_owed`: whether a pod that its required affinity
+    selects has yet to come to its domain.
     """
 
     bind: Bind
@@ -109,7 +109,7 @@ class Place:
 @dataclass(slots=True)
 class AssumedPlaces:
     """
-    The places of one attempt, taken back unless the caller keeps them; its members count as not nominated meanwhile.
+    The places of one attempt, taken back unless the caller keeps them. Use it in `ClusterState.without_nominations`.
 
     `rng`: used by nothing else, as each number that the machine draws changes what it decides later.
     """
@@ -148,7 +148,8 @@ class AssumedPlaces:
         """
         End the block, without an error, before it leaves fewer decisions than this to the search.
 
-        Afterwards the first decision on a member counts once again, and the block's count no more than it was allowed.
+        Afterwards the first decision on a member counts as one again, and the block's decisions count no more than it
+        was allowed. Nested blocks spare the larger number.
         """
         outer, asked, n_before = self._n_spared, self._asked.copy(), self._n_counted
         self._n_spared = max(outer, n_spared)
@@ -173,9 +174,10 @@ class AssumedPlaces:
         self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True
     ) -> Pieces[ScheduleResult | FitError]:
         """
-        Return the best of these rows for the member, or why none is. Raises OutOfDecisionsError and CycleBrokenError.
+        Return the best of these rows for the member, or why there is none.
 
-        `is_scored`: False if any of the feasible rows will do; then it is not observed.
+        `is_scored`: False if any of the feasible rows will do; the decision is not observed then.
+        Raises OutOfDecisionsError and CycleBrokenError.
         """
         if self.n_left <= 0:
             raise OutOfDecisionsError
@@ -276,7 +278,11 @@ class AssumedPlaces:
         return place.pod
 
     def exchange(self, indexes: Sequence[int], members: Sequence[Pod]) -> Pieces[None]:
-        """Let members that no plugin tells apart, with nothing reserved, have their own places in this order."""
+        """
+        Give the places at these indexes to their members in this order; yield after each.
+
+        No plugin tells the members apart, and nothing is reserved for them.
+        """
         nodes = [self.places[index] for index in indexes]
         for place in nodes:
             self.state.forget(place.pod.uid)
@@ -308,7 +314,7 @@ class AssumedPlaces:
         Put the places in an order in which no member comes before one that it needs; yield after each decision.
 
         A process that dies between two binds then leaves no member on a node without the pod that it needs there. Of
-        members that need each other, one has to come first. If an order takes long to find, theirs stays.
+        members that need each other, one has to come first. The order stays if none is found soon.
         """
         if not any(place.is_owed for place in self.places):
             return

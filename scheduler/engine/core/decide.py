@@ -60,7 +60,7 @@ Decision = ScheduleResult | FitError | CycleError
 
 @dataclass(frozen=True, slots=True)
 class DecisionScope:
-    """A decision on a member of a group: the only rows that may be chosen, and the siblings of `PodContext`."""
+    """The scope of a decision on a group's member: the only rows that may be chosen, `siblings` as in `PodContext`."""
 
     rows: Mask
     siblings: Sequence[Pod] = ()
@@ -90,7 +90,7 @@ def deciding(
     observer: Observer,
     scope: DecisionScope | None = None,
 ) -> Pieces[Decision]:
-    """As `decide`, in pieces: PostFilter and searches for devices take long. The state must not change in between."""
+    """Do as `decide`, in pieces: PostFilter and searches for devices take long. The state must not change meanwhile."""
     profile = observer.begin(profile)
     try:
         decided = yield from _decide(pod, view, profile, rng, observer, scope)

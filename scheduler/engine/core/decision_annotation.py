@@ -8,7 +8,7 @@ The record of a decision, which a bound pod has as an annotation. It is written 
      "relaxed":["podAntiAffinity by topology.kubernetes.io/zone"]}         required rules that counted as preferred
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
-reason, as the text of an event does. A single feasible node is not scored.
+reason, as the text of an event does. A single feasible node is not scored. `relaxed` is left out if no rule was.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DecisionAnnotations:
     def of(
         self, result: ScheduleResult, rules: Sequence[RelaxedRule] = (), evicted: Sequence[str] = ()
     ) -> dict[str, str]:
-        """Return the annotations; call it before the pod is assumed, which changes some of the score arrays."""
+        """Return the annotations; call it before the pod is assumed: that changes scores. `evicted`: namespace/name."""
         annotations = {RELAXED: mark(rules)} if rules else {}
         if self.records_decisions:
             names = [relaxed.rule for relaxed in rules]
@@ -109,7 +109,7 @@ def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tupl
 
 
 def is_of_bind(record: DecisionRecord, node_name: str) -> bool:
-    """Return whether the record may be that of a bind to the node. Proves nothing: users may write annotations."""
+    """Return whether the record may be that of a bind to the node. It proves nothing: users may write it."""
     return bool(node_name) and (not record.top or record.top[0].node == node_name)
 
 

@@ -133,7 +133,8 @@ def waited_s(pod: Pod, epoch_s: float) -> float:
     """
     Return for how long the pod has been unschedulable at this time of day, by its condition PodScheduled.
 
-    The time with gates counts only if another scheduler found the pod unschedulable afterwards.
+    The time with scheduling gates counts only if another scheduler found the pod unschedulable afterwards: the
+    condition's transition is the one to False.
     """
     condition = pod.scheduled_condition
     if condition is None or condition.since_s is None or condition.reason == "SchedulingGated":

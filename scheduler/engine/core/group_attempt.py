@@ -41,7 +41,7 @@ class SearchRequest:
 
     `members`: pending pods of one profile; `n_needed` of them, at least one, need places. `rows`: the only nodes that
     may be chosen. `held`: 2 for rows on which a neighbour in rank of a member runs, 1 for rows with other running
-    members, else 0. `parts`: by name.
+    members, else 0. `parts`: by name, if the group has any.
     """
 
     members: Sequence[Pod]
@@ -64,7 +64,7 @@ class SearchRequest:
 
 
 class Stuck(NamedTuple):
-    """The most members that an attempt placed, in which domain, and why the next one was refused on which rows."""
+    """The most members that an attempt placed, in which domain, and why `rows` refused the next one."""
 
     places: tuple[Place, ...]
     domain: str
@@ -79,7 +79,11 @@ class Stuck(NamedTuple):
 
 
 class PartRoom(NamedTuple):
-    """Upper bounds of the parts of `size` members in a domain of the group, and of the domains of `key` for them."""
+    """
+    How many parts of `size` members a domain of the group has room for; its name is empty if it is everywhere.
+
+    `n_domains`: the domains of `key` within it that have room for a part. Both numbers are upper bounds.
+    """
 
     domain: str
     n_parts: int
@@ -96,7 +100,7 @@ class Outcome:
 
     Attributes:
         is_placed: whether enough members have places; these are assumed.
-        error: that ended the search.
+        error: the error that ended the search.
         stuck: where the search came furthest.
         key: the topology key whose domains had too little room; empty if none had to be shared.
         room: how many members the domains have room for, by the key's value.
@@ -125,8 +129,8 @@ class Attempt:
     """
     The members and their assumed places; steps yield after each decision and after each place that they take back.
 
-    `domain`: that is tried, for the message. `liftable`: the plugins whose refusal a sibling may lift. `liftable_rows`:
-    the rows without room that may get some once siblings are placed.
+    `domain`: the one that is tried, for the message. `liftable`: the plugins whose refusal a sibling may lift.
+    `liftable_rows`: the rows without room that may get some once siblings are placed.
     """
 
     def __init__(self, request: SearchRequest, assumed: AssumedPlaces, kinds: Sequence[MemberKind]) -> None:
@@ -280,7 +284,7 @@ class Attempt:
 
     def room_of(self, kind: MemberKind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
         """
-        Return for how many members of the kind each row of the scope has room, by resources; None if none has.
+        Return an upper bound, by resources, of the members of the kind that each row takes; None if none takes any.
 
         `n_most`: counting stops there; by default at the number of the kind's members without places.
         """

@@ -1,4 +1,4 @@
-"""The nodes whose pods of lower priority leave so that a group may find room; of a large cluster the cheapest."""
+"""The nodes whose pods of lower priority leave so that a group may find room; the cheapest of a large cluster."""
 
 from __future__ import annotations
 

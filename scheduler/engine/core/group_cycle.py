@@ -62,7 +62,8 @@ class GroupResult:
     """
     The reports about the members without places, and the members that have places.
 
-    `preemptor`: in whose name the victims of `step` are evicted. `members`: the UIDs of all that wait for that.
+    `preemptor`: the member in whose name the victims of `step` are evicted, None if there are none. `members`: the
+    UIDs of all that wait for the evictions.
     """
 
     reports: list[Instruction]
@@ -212,7 +213,7 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        One with a topology or a part keeps to it, as a group of one.
+        A member with a topology or a part keeps to it: it is placed, and preempts, as a group of one.
         """
         group = self._groups.get(key)
         if not queued.is_surplus or group is None or group.topology or part_of(queued.pod):
@@ -249,7 +250,8 @@ class GroupCycles:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
 
-        A member that no plugin rejects is tried again after its backoff, unless no node has the levels of its group.
+        A member that no plugin rejects, as after an error, is tried again after its backoff. A group whose levels no
+        node has is rejected by GangScheduling.
         """
         entries, now_s = cycle.entries, cycle.now_s
         unschedulable = outcome.error is None or outcome.error.unschedulable

@@ -13,7 +13,7 @@ from scheduler.engine.state.node_table import NodeTable
 
 
 class DomainIds:
-    """The domains of rows by the values of topology keys, the outermost first; `ids`: ABSENT where a key is missing."""
+    """The domains by the values of topology keys, the outermost first. `ids`: by row, ABSENT where a key is missing."""
 
     def __init__(self, columns: Sequence[LabelColumn], n_rows: int) -> None:
         self._columns = columns
@@ -50,7 +50,7 @@ def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
 
 
 class Domain(NamedTuple):
-    """The value of its key, an upper bound of the pods that it has room for, and its rows."""
+    """A domain: the value of its key, an upper bound of the pods that it has room for, and its rows."""
 
     value: str
     room: int
@@ -59,9 +59,9 @@ class Domain(NamedTuple):
 
 class Domains:
     """
-    Domains within a scope, with an upper bound of the pods that each has room for.
+    Domains within a scope.
 
-    `ids`: None if all rows of the scope count as one domain without a name.
+    `ids`: None if all rows of the scope count as one domain without a name. `room`: upper bound of the pods by domain.
     """
 
     def __init__(self, ids: DomainIds | None, room: Amounts, scope: Mask) -> None:

@@ -42,7 +42,7 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
 
 
 def _are_equal_parts(attempt: Attempt) -> bool:
-    """Return whether parts are alike, atomic and without rules: each fits what is left of a domain, or none does."""
+    """Return whether parts are interchangeable: alike, atomic and without rules between pods."""
     parts, first = attempt.request.parts, attempt.kinds[0].first
     if not attempt.has_parts_alike() or len({kind.first.priority for kind in attempt.kinds}) > 1:
         return False
@@ -53,7 +53,7 @@ def _are_equal_parts(attempt: Attempt) -> bool:
 
 
 def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
-    """Return an upper bound of the members of the kind by row, by resources."""
+    """Return an upper bound, by resources, of the members of the kind that each row takes."""
     n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
     possible = attempt.request.rows if part is None else attempt.request.rows & part.rows
     decision = yield from attempt.assumed.deciding(kind.first, attempt.request.rows, attempt.siblings(kind))

@@ -97,7 +97,7 @@ class GreedySearch:
         return self._attempt.domains_of(request.topology.required, room, request.rows)
 
     def _lifted(self, scopes: Domains, room: Amounts | None) -> Domains:
-        """Return also the domains with room only beside siblings of another kind, which a member's rules count."""
+        """Return also domains with room only once siblings of another kind, which a member's rules count, are there."""
         attempt, request = self._attempt, self._request
         if len(self._kinds) == 1 or not request.topology.required or not attempt.liftable_rows.any():
             return scopes
@@ -108,7 +108,7 @@ class GreedySearch:
     def _in_order(
         self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts
     ) -> Iterator[Domain]:
-        """Yield the domains with room, first what needs the fewest of a level; or the roomiest, for the message."""
+        """Yield domains with room, by how many preferred domains they need; else the roomiest, for the message."""
         with_room = domains.with_room(n_wanted)
         ranked: list[tuple[tuple[float, ...], int, Domain]] = []
         if levels and room is not None:

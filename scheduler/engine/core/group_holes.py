@@ -71,7 +71,7 @@ _NO_MOVES: Final[tuple[PodMove, ...]] = ()
 
 
 class HoleSearch:
-    """Looks for moves, of at most `n_most` pods, for the pending members of a group without gates, of one profile."""
+    """Looks for moves of at most `n_most` pods for a group. `members`: pending, without gates, of one profile."""
 
     def __init__(
         self,

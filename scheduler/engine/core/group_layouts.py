@@ -22,7 +22,7 @@ from scheduler.engine.state.columns import ABSENT
 
 
 class Layout(NamedTuple):
-    """The domains of the lowest level in the order in which they are filled, and how many are used of each level."""
+    """The lowest domains, as rows, in the order of filling, and how many are used of each level from the outside in."""
 
     n_domains: tuple[int, ...]
     domains: tuple[Rows, ...]
@@ -35,7 +35,7 @@ def layout_of(
     Return the domains, None if the rows that have all labels have too little room.
 
     `room`: how many of the pods each row takes. `levels`: from the outside in, the domain of each row. `n_wanted`: at
-    least one. `held`: the highest come first; see `SearchRequest.held`.
+    least one. `held`: domains with the highest come first; see `SearchRequest.held`.
     """
     for ids in levels:
         rows = rows[ids[rows] != ABSENT]

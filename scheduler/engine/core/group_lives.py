@@ -76,7 +76,7 @@ class GroupLives:
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
-        """Note that this member came, changed or left, or the group's object did: try it if it became complete."""
+        """Note that this member or the group's object came, changed or left; wake a group that became complete."""
         self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:

@@ -25,10 +25,10 @@ _MOST_COMPARED: Final = 100_000
 @dataclass(slots=True, eq=False)
 class MemberKind:
     """
-    Members between which no plugin tells a difference, in the order in which they are placed: `n_placed` have a place.
+    Members between which no plugin tells a difference, in order of placing: the first `n_placed` have a place.
 
-    `needs`: selects the pods that all required affinity terms select; None without terms. `keys`: of these terms.
-    `part`: the name of their part of the group.
+    `needs`: selects the pods that all required affinity terms select; None without terms. `keys`: the topology
+    keys of these terms. `part`: the name of their part of the group, if it has parts.
     """
 
     pods: list[Pod]
@@ -95,7 +95,7 @@ def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[MemberKin
 
 def components_of(kinds: Sequence[MemberKind], view: ClusterView) -> Pieces[list[Component]]:
     """
-    Return the components, the largest first. Of very many kinds, each of the last has one of its own.
+    Return the components, the largest first. Of very many kinds, each of the last has its own.
 
     Two kinds are in one component if the required affinity of one selects pods of the other; its key is that of the
     first such term.

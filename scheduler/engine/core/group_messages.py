@@ -55,7 +55,11 @@ def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], r
 
 
 def unlike_members(group: PodGroup, members: Sequence[Pod]) -> str:
-    """Return the field in which members differ and must not (schedule_one_podgroup.go, validatePodGroup, 1.37)."""
+    """
+    Return the field in which members differ and must not; empty if there is none.
+
+    Source: schedule_one_podgroup.go, validatePodGroup (kubernetes 1.37, which has v1beta1).
+    """
     if group.api_version != "v1beta1":
         return ""
     first = members[0]

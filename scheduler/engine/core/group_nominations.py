@@ -39,7 +39,7 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Room that is kept for nominated members. `is_ours`: nominated by this scheduler, for one group at a time."""
+    """Room kept for nominated members. `is_ours`: this scheduler nominated them, for one group at a time."""
 
     is_ours: bool
     end_s: float
@@ -76,7 +76,7 @@ class GroupNominations:
         assumed: AssumedPlaces,
         now_s: float,
     ) -> Pieces[NextStep]:
-        """Return the next step for a group without places. `before`: its nominations, which do not count meanwhile."""
+        """Return the next step for a group without places. `before`: its nominations by UID, which do not count now."""
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(assumed.profile)
         hold = self._holds.get(key)

@@ -23,7 +23,7 @@ Path = Sequence[Hashable]
 
 
 def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
-    """Let members of each kind have its places in the order of their ranks, if levels are asked; reserved ones stay."""
+    """Give each kind's places to its members by rank, if the group asks for levels; members with reservations stay."""
     topology = attempt.request.topology
     for kind in attempt.kinds if topology else ():
         places = [

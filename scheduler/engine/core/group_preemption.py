@@ -48,7 +48,7 @@ class NextStep:
     The next step for a group without places.
 
     `nodes`: where its members are nominated from now on, by UID. `written`: the same for the API server; None leaves
-    what it has. `victims`: the least important first. `note`: ends the message.
+    what it has. `victims`: pods to evict, the least important first. `note`: ends the message.
     """
 
     nodes: Mapping[str, str] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class GroupTurns:
             share_failures(members)
 
     def wake(self, key: GroupKey, now_s: float) -> None:
-        """Let the group be tried once its backoff is over: one member without gates, whose cycle takes the others."""
+        """Let the group be tried once its backoff is over: wake one member without gates; its cycle takes the rest."""
         for pod in self._groups.pending(key):
             queued = self._queue.get(pod.uid)
             if queued is not None and queued.sub_queue is not SubQueue.GATED:

@@ -97,7 +97,7 @@ class LostMembers:
         return min([*self._release_at_s.values(), *(at_s + REPORT_AFTER_S for at_s in since_s)], default=None)
 
     def take_reached(self, now_s: float) -> list[GroupKey]:
-        """Return the groups whose time to be released came, each once: a member has to be tried in vain first."""
+        """Return the groups whose time to be released came, each once; a member has to be tried in vain first."""
         reached = [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
         for key in reached:
             del self._release_at_s[key]

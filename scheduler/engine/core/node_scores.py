@@ -32,8 +32,8 @@ class FilterResult:
     """
     The filters of one pod, by plugin name and in order, and what they refused.
 
-    `node_names`: the only nodes that a plugin's PreFilter allows, by plugin name. `refusals`: those without rows are
-    left out.
+    `node_names`: the only nodes that a plugin's PreFilter allows, by plugin name. `refusals`: of filters that refused a
+    node which no earlier filter had refused.
     """
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
@@ -69,10 +69,10 @@ class PluginScores(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class NodeScores:
     """
-    The scores of one decision by row, valid until the next stimulus.
+    The scores of one decision. The arrays are valid until the next stimulus.
 
-    `totals`: INFEASIBLE on infeasible rows. `by_plugin`: empty if a single node was feasible. `reservations`: what has
-    to be written and waited for before the pod is bound.
+    `chosen`: the chosen row. `totals`: INFEASIBLE on infeasible rows. `by_plugin`: empty if a single node was feasible.
+    `reservations`: what has to be written and waited for before the pod is bound.
     """
 
     chosen: int

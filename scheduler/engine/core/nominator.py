@@ -58,7 +58,7 @@ class Nominator:
         """
         End the nominations to a node that is gone, and try their pods at once; return these.
 
-        Until their next attempt, to which upstream leaves them, an autoscaler counts them as placed.
+        Upstream leaves them to their next attempt; until then an autoscaler counts them as placed and adds no node.
         """
         pods = list(self._state.nominated.on(node_name))
         for pod in pods:

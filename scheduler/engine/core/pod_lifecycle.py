@@ -330,7 +330,7 @@ class PodLifecycle:
         Wake the pods that are nominated to the node and may have waited for this one, which is gone.
 
         Hints do not: a pod that a port keeps out is held until its last victim ends, and hears of no victim that frees
-        the port before.
+        the port before. It would wait, with a nomination that may not come true, until upstream's flush.
         """
         nominated = self._state.nominated.on(left.node_name)
         self._queue.wake_each((pod.uid for pod in nominated if left.priority < pod.priority), now_s)

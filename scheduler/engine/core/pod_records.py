@@ -1,5 +1,5 @@
 """
-What the machine knows of each pod that it has something to do for, in one map.
+What the machine knows of each pod that it has something to do for: one record, in one map.
 
 A pod has a record while a watch shows it unassigned, while its bind has no answer, and while it makes room for other
 pods or other pods make room for it. `PodRecords.settle` alone ends records.
@@ -91,8 +91,8 @@ class Preemption:
     Attributes:
         preemptor: the pod, or a member of the group, in whose name pods are evicted.
         waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile.
-        node_name: empty for a group, whose members may go to several nodes.
-        victims: the UIDs of all.
+        node_name: where; empty for a group, whose members may go to several nodes.
+        victims: the UIDs of all victims.
         left: the victim whose eviction begins last; None once it has begun, or will not.
         unanswered: victims whose eviction began, for this pod or for another pod that needs their room too.
         unseen: the UIDs of victims whose eviction began and has not failed, and that no watch has shown to end.
@@ -115,7 +115,7 @@ class Preemption:
 @dataclass(slots=True, eq=False)
 class PodRecord:
     """
-    One pod. `PodLifecycle` writes the first four attributes, `Fallbacks` the last, `Preemptions` the others.
+    One pod. `PodLifecycle` writes the attributes up to `binding`, `Fallbacks` the last, `Preemptions` the others.
 
     Attributes:
         phase: changed by the table of transitions alone.
@@ -153,7 +153,7 @@ class PodRecord:
 
 
 class PodRecords:
-    """The records by UID. `n_unanswered`: an index, the records whose bind has no answer."""
+    """The records by UID. `n_unanswered`: how many have a bind without an answer."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state

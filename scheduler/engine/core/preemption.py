@@ -242,7 +242,7 @@ class Preemptions:
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:
-    """Return the event of a victim, by its preemptor's profile. `node_name`: empty if the room is for its group."""
+    """Return a victim's event, reported by its preemptor's profile. `node_name`: empty if the room is for its group."""
     note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
     if not node_name and preemptor.group is not None:
         key = preemptor.group.key

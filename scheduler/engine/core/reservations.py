@@ -55,7 +55,7 @@ class _ReservedPod:
     """
     `bind`: the instruction that follows once all is done. `number`: of the instruction that writes the reservations.
     `versions`: the objects that the writes have made, in their order; None before the answer. `problem`: why a write
-    failed. `timed_out_s`: the longest timeout that is over. `objects`: the newest state of objects that were written.
+    failed. `timed_out_s`: the longest timeout that is over, -1 before. `objects`: the newest state of what was written.
     `waits_since_s`: when an event told what the pod waits for; None without one, and once the wait is reported.
     """
 
@@ -143,7 +143,11 @@ class Reservations:
         return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved, self.nominates)
 
     def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
-        """End the pod's reservations. Return each object that now counts otherwise, as it was and as it is."""
+        """
+        End the pod's reservations. Return each object that now counts otherwise, as it was and as it is.
+
+        Written objects still count until a watch shows them.
+        """
         reserved = self._pods.pop(uid, None)
         if reserved is None:
             return []
@@ -154,7 +158,7 @@ class Reservations:
         return [change for change in changes if change is not None]
 
     def take_undo(self, uid: str) -> tuple[ObjectWrite[Any], ...]:
-        """Return what is written as the pod is not bound; writes in flight are undone once they are answered."""
+        """Return what undoes its writes; call it before `release`. Writes in flight are undone once answered."""
         reserved = self._pods.get(uid)
         if reserved is None:
             return self._undo_by_bind.pop(uid, ())

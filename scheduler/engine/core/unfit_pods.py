@@ -152,7 +152,11 @@ class UnfitPods:
         return next((each.pod.uid for each in unit if each.row == row), victim_uid)
 
     def _awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod is pending, and the victim runs where it was: another scheduler may have bound it."""
+        """
+        Return whether the pod is still pending, and the victim still runs on its node, which exists.
+
+        A victim that was assumed there may have been bound to another node by another scheduler.
+        """
         record, placed = self._records.get(preemptor_uid), self._state.placed.get(victim_uid)
         if record is None or record.phase is not Phase.PENDING or placed is None:
             return False
