@@ -32,7 +32,7 @@ class Backoff:
         return min(self.initial_s * 2.0 ** min(failures - 1, 512), self.max_s * sqrt(n_together))
 
     def window_s(self, queued: QueuedPod) -> float:
-        """Return the whole second in which the backoff ends, by errors in a row, else by rejections; -inf without."""
+        """Return the second in which the backoff ends, by errors in a row, else all rejections; -inf without any."""
         failures = queued.error_count or queued.unschedulable_count
         if failures == 0:
             return float("-inf")

@@ -19,7 +19,8 @@ class NamespaceShares:
     """
     The time that the cycles of each namespace used, less its share of all time since.
 
-    Nothing starves: a namespace is within its share again after `MEMORY_S` at most, and then its oldest pod is first.
+    Nothing starves: a namespace whose pods wait is within its share again after `MEMORY_S` at most, and then its oldest
+    pod is first.
     """
 
     def __init__(self, share: float) -> None:

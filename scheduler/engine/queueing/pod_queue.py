@@ -1,5 +1,5 @@
 """
-The pending pods of all profiles, by what each waits for.
+The scheduling queue: the pending pods of all profiles, by what each waits for.
 
     from            when                                            to
     --------------  ----------------------------------------------  --------------------------------

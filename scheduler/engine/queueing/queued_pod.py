@@ -10,7 +10,7 @@ from scheduler.engine.model.pods import Pod
 
 
 class SubQueue(Enum):
-    """The part of the queue that holds a pod, if one does: the `queue` labels of `scheduler_pending_pods`."""
+    """The part of the queue that holds a pod, a `queue` label of `scheduler_pending_pods`; NONE if no part does."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
