@@ -38,8 +38,9 @@ class PostFiltered:
     """
     What PostFilter did for a pod that fits on no node.
 
-    `status`: a success, or the reasons that end the message. `nominated_node_name`: from now on, empty for none; None
-    leaves the nomination. `victims`: the most important first. `writes`: what is written now to help the pod.
+    `status`: a success, or the reasons that end the message. `nominated_node_name`: the pod's from now on, empty for
+    none; None leaves its nomination. `victims`: pods to remove from that node, the most important first. `writes`: what
+    is written now to help the pod.
     """
 
     status: Status
@@ -55,7 +56,7 @@ class FitError:
     Why no node fits.
 
     `rejecting`: plugins whose events can make the pod schedulable. `prefilter`: the status of a PreFilter that rejected
-    the pod; `per_node` is empty then.
+    the pod; `per_node` is empty then. `postfilter`: None if PostFilter did not run.
     """
 
     n_nodes: int

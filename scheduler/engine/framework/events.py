@@ -55,7 +55,7 @@ class Resource(StrEnum):
 
 
 class Action(IntFlag):
-    """What happened to the object. An event with the union UPDATE changed none of the specific properties."""
+    """What happened to the object; plugins register unions. An event with UPDATE changed no specific property."""
 
     ADD = 1 << 0
     DELETE = 1 << 1
@@ -83,7 +83,7 @@ _LABEL_BY_ACTION: Final[Mapping[Action, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One change in the cluster. `custom_label`: if not empty, the label instead of resource and action."""
+    """One change in the cluster. `action`: one bit, UPDATE or ALL. `custom_label`: if not empty, is the label."""
 
     resource: Resource
     action: Action
@@ -124,7 +124,7 @@ NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 
 def needs_of(pod: Pod) -> set[Need]:
-    """Return the needs. An ephemeral volume's claim is named after its pod, and counts as any: `namespace/`."""
+    """Return the needs. An ephemeral volume's claim is named after its pod: its need, `namespace/`, stands for any."""
     spec = pod.spec
     needs: set[Need] = {
         f"{spec.namespace}/" if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"

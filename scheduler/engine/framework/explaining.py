@@ -186,8 +186,9 @@ class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True
     """
     The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
 
-    `percent`: 0 if there are weights. `is_of_minimum`: `n_pods` is instead the minimum of the group of the pod that
-    declares the rule. `declaring_takes`: what that takes of its domain's share although the rule does not select it.
+    `percent`: 0 if there are weights, of the domains that have a node. `is_of_minimum`: `n_pods` is instead the minimum
+    of the group of the pod that declares the rule. `declaring_takes`: what that pod takes of its domain's share
+    although the rule does not select it.
     """
 
     n_pods: int
@@ -228,7 +229,8 @@ class Where(NamedTuple):
     """
     What refused nodes have in common, in words.
 
-    `is_nowhere`: no node or object of the cluster is or has what the pod asks for. `is_misspelt`: one nearly is or has.
+    `is_nowhere`: no node or object of the cluster is or has what the pod asks for. `is_misspelt`: one is or has
+    something of nearly the same name; the text says so.
     """
 
     text: str
@@ -254,8 +256,8 @@ class PluginExplanation:
     The explanation of one plugin's refusals.
 
     Args:
-        rules: that refuse nodes. If there are any, they replace `where` and `repair`.
-        where: returns what to say of each of the given rows, which share a reason; rows with equal words form a group.
+        rules: the rules that refuse nodes. If there are any, they replace `where` and `repair`.
+        where: returns a text, or a `Where`, for each of the given rows, which share a reason; equal ones form a group.
         repair: the changes that would lift refusals.
         proposals: returns changes not tied to one node that may lift refusals.
         admitted: what the admitted nodes have; it is shown if other plugins refuse all of these.

@@ -227,7 +227,11 @@ class NodeScorer(Protocol[_Raw]):
         ...
 
     def normalized(self, raw: _Raw) -> Scores:
-        """Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows."""
+        """
+        Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows.
+
+        Return `raw` itself if the plugin does not normalise: the point is not measured then.
+        """
         ...
 
 
@@ -255,7 +259,7 @@ class Plugin:
     """
     What every plugin says about itself.
 
-    `extension_points`: upstream's names of the points at which it can run. `args_type`: of its arguments, None without.
+    `extension_points`: upstream's names of the points at which it can run. `args_type`: None if it takes none.
     `storage_kinds`: the kinds of volumes and of devices that it reads.
     """
 
@@ -276,9 +280,10 @@ class FilterPlugin(Plugin, ABC):
     """
     A plugin of the PreFilter and Filter points.
 
-    `reads_siblings`: it lets a pod wait for siblings that are placed after it. `lifted_by_siblings`: a node that it
-    refuses may be accepted once siblings are placed. `reserve_together`: of a plugin that chooses which parts of a node
-    it reserves; returns reservations for each of several pods on a row without any; None if not all get theirs.
+    `reads_siblings`: whether it lets a pod wait for siblings that are placed after it. `lifted_by_siblings`: whether a
+    node that it refuses may be accepted once siblings are placed. `reserve_together`: of a plugin that chooses which
+    parts of a node it reserves; returns reservations for each of several pods on a row, of which none has one yet; None
+    if not all get theirs.
     """
 
     reads_siblings: ClassVar[bool] = False

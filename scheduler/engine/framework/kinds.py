@@ -124,7 +124,8 @@ class WatchedKind:
         find_problem: returns the problem of a malformed annotation, which is then ignored.
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
         may_be_forbidden: whether roles may leave the kind out, as the roles of an earlier release did.
-        on_served, on_unserved: what follows a complete list, and its end; for a kind that not every server has.
+        on_served: what follows a complete list; for a kind that not every server has.
+        on_unserved: what follows when the server no longer has the kind.
         on_relist: what precedes a list after the first, for a kind whose order of changes matters.
     """
 
@@ -294,7 +295,7 @@ def _pod(semantics: Semantics) -> WatchedKind:
 def kinds(
     node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
 ) -> tuple[WatchedKind, ...]:
-    """Return the table in the order of snapshots. `node_annotations`: the keys that plugins read."""
+    """Return the table, with decoders of its own, in the order of snapshots. `node_annotations`: what plugins read."""
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
     decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class MemoBySpec(Generic[_T]):
-    """A cache of `derive(pod)`, which must depend only on the pod's spec; an entry lives as long as that."""
+    """A cache of `derive(pod)`, which must depend only on the pod's spec; an entry lives as long as the spec."""
 
     def __init__(self, derive: Callable[[Pod], _T]) -> None:
         self._derive = derive

@@ -58,8 +58,8 @@ class OutOfTreePlugin:
     """
     A plugin of the user's that a configuration may name; its class makes an instance for each profile.
 
-    `source`: the file or the package that it comes from. `version`: its own. `points`: as a configuration names them.
-    `default_weight`: of its scores; 0 if it does not score.
+    `source`: the file or the package that it comes from. `version`: the plugin's own. `points`: its extension points,
+    as a configuration names them. `default_weight`: of its scores; 0 if it does not score.
     """
 
     name: str

@@ -48,7 +48,7 @@ class PluginIdentity(NamedTuple):
 
     @contextmanager
     def failing_at(self, point: Point) -> Iterator[None]:
-        """Turn any exception into PluginFailed, even one that would end the process; guard the state meanwhile."""
+        """Turn any exception of the plugin into PluginFailed, even SystemExit; keep it from changing the state."""
         try:
             with running_rule():
                 yield

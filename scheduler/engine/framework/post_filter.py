@@ -46,4 +46,4 @@ class PostFilterPlugin(Plugin, ABC):
 
     @abstractmethod
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
-        """Return a nomination, or why there is none; the machine acts on it. The state stays the same in between."""
+        """Return a nomination, or why there is none; the machine acts on it. No state changes between the pieces."""

@@ -31,7 +31,8 @@ class Reservation(ABC):
     What one plugin reserves for a pod on its node.
 
     Attributes:
-        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it.
+        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it,
+            unless `failure` says otherwise.
         writes: made in this order. Each object counts as written from Reserve on, and stays written if the pod is not
             bound, unless `undo` says how it is undone.
         timeout_s: how long the pod may wait once all writes are made.
@@ -54,7 +55,7 @@ class Reservation(ABC):
         """
 
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
-        """Return what is written if the pod is not bound. `objects`: the newest state of those that are undone."""
+        """Return what is written if the pod is not bound. `objects`: the newest state of what was written."""
         del objects
         return ()
 
@@ -68,7 +69,7 @@ class Reservation(ABC):
         return ""
 
     def wait_report(self, problem: str, waited_s: float, view: ClusterView) -> DevicesAwaited | None:
-        """Return the report of a wait that `waiting_note` told of. `problem`: why the pod is not bound."""
+        """Return the report of a wait that `waiting_note` told of. `problem`: empty if all is done."""
         del problem, waited_s, view
         return None
 

@@ -34,8 +34,8 @@ class RoomFilter(NodeFilter):
     """
     Refuses nodes with fewer pods or resources left than the pod needs.
 
-    `request`: what has to be left of each resource, besides room for one more pod. `reasons`: of a row without room for
-    one more pod, then of too little of each resource.
+    `request`: what has to be left of each resource, besides room for one more pod. `reasons`: the text of too many
+    pods, then of too little of each resource.
     """
 
     needs_pods = False
@@ -92,7 +92,7 @@ class RoomFilter(NodeFilter):
         return reduce(and_, [spare >= 0 for spare in self.spare(rows)])
 
     def copies(self, freed: Sequence[Amount] = ()) -> Amounts:
-        """Return how many pods of the same request each row has room for; `freed`: beside `spare`, in its order."""
+        """Return how many pods of the same request each row has room for; `freed`: added to `spare`, in its order."""
         spare, amounts = self.spare(slice(0, self._view.n_rows)), (1, *(amount for _, amount in self.request))
         more = freed or [0] * len(spare)
         each = [
