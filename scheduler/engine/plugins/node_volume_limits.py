@@ -169,7 +169,7 @@ def _may_count(spec: PodSpec) -> bool:
 
 
 class _Wanted(NamedTuple):
-    """The pod's volumes by driver, and the drivers of which a volume is of no in-tree plugin."""
+    """The pod's volumes by driver. `of_csi`: the drivers that a volume names itself, not by an in-tree plugin."""
 
     by_driver: dict[str, set[AttachedVolume]]
     of_csi: set[str]

@@ -28,7 +28,8 @@ _AT_ONCE: Final = 1000
 
 class Protections(NamedTuple):
     """
-    The protection of each label set, by number; the others are by protection, but for `n_allowed`, by budget.
+    The budgets of every pod. `by_label_set`: the protection of each label set, by number. `n_allowed`: how many
+    disruptions each budget allows. The other fields are by protection.
 
     `is_undecided`: whether only a trial tells: one of the budgets counts some pods as gone already. `budgets`: an array
     as wide as the most of one, padded with the number of no budget. `kinds`: if pods of one kind leave a node, their

@@ -19,6 +19,7 @@ class AttributeConstraint:
 
     With matchAttribute all devices have the value of the first one. With distinctAttribute all have other values; as
     upstream, one is remembered for each request: the last device's, and none once a device is taken back.
+    `remove` undoes `add`, the last device first.
     """
 
     def __init__(self, stored: DeviceConstraint, attribute: str) -> None:

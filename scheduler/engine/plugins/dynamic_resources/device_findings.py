@@ -75,7 +75,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class QueryFinding:
-    """What one query finds on a node. `free`: what it could take if nothing else were requested; and the others."""
+    """What one query finds on a node. `free`: the devices that it could take if nothing else were requested."""
 
     query: NodeQuery
     free: Sequence[PoolDevice]
@@ -94,7 +94,7 @@ class QueryFinding:
 @dataclass(frozen=True, slots=True)
 class NodeFindings:
     """
-    What the claims find on one node: of each claim the queries of each request. `error`: why there are no findings.
+    What the claims find on one node. `requests`: by claim, the queries of each request. `error`: why nothing is found.
 
     `uses`: devices that have counters of the node's pools, or capacity of devices that are free for a request.
     """
@@ -120,7 +120,7 @@ class NodeFindings:
 
 @dataclass(slots=True)
 class DeviceInspection:
-    """Looks at the devices of nodes within two budgets, once for all nodes with the same slices."""
+    """Looks at the devices of nodes, within what is left of two budgets, once for all nodes with the same slices."""
 
     index: PoolIndex
     devices: Devices

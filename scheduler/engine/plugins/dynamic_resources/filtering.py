@@ -137,7 +137,7 @@ class DeviceFilter(NodeFilter):
         yield from self._look_at(rows, until_error=True)
 
     def mask_within(self, rows: Mask) -> Mask:
-        """Return the same for these rows; raise PluginFailed if the search fails at one, or is not over at any."""
+        """Return a mask that is right at these rows; raise PluginFailed if the search fails at one, or ends at none."""
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
         for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
@@ -201,7 +201,7 @@ class DeviceFilter(NodeFilter):
         return answer
 
     def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
-        """Return the claims to allocate on the node, with its variant of the special one; or why it serves none."""
+        """Return the claims to allocate on the node, with its variant of the special one, or why there is none."""
         unallocated = self.claims.unallocated
         variant = self.variant_at(node)
         if isinstance(variant, Status):
@@ -219,7 +219,7 @@ class DeviceFilter(NodeFilter):
         return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
 
     def reserve(self, row: int) -> ReservedClaims | None:
-        """Return what is written before the pod is bound to the row; raise PluginFailed without devices for it."""
+        """Return what is written before the bind, None if nothing; raise PluginFailed if no devices are found again."""
         answer = self.answer(row)
         if isinstance(answer, Status):
             raise PluginFailed(NAME, "Reserve", f'running "{NAME}" Reserve plugin: {answer.message}')

@@ -35,7 +35,7 @@ _NO_NODES: Final[frozenset[str]] = frozenset()
 @dataclass(frozen=True, slots=True)
 class _Reach:
     """
-    What nodes have of a pool. `nodes`: with its devices; None if any node may have some.
+    What nodes have of a pool. `nodes`: those with its devices; None if any node may have some.
 
     `elsewhere`: the pool as other nodes see it by its counters alone; None if they see nothing of interest.
     """

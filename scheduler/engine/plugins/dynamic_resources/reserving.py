@@ -47,7 +47,7 @@ _STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedClaims(Reservation):
-    """The claims of a pod that exist, as the decision saw them. `binding_timeout_s`: until its devices are ready."""
+    """The claims of a pod that exist, as the decision saw them. `binding_timeout_s`: for its devices."""
 
     plugin = NAME
     activity = _TIMED_OUT

@@ -52,8 +52,8 @@ class NodeQuery:
     """
     A request without alternatives, or one alternative of a request, on one node.
 
-    `number`: of the claim in the search. `alternative`: empty if the request has none. `devices`: those that mode All
-    takes; None in mode ExactCount. `verdicts`: whether each device suits it, as far as it is known.
+    `number`: the claim's in the search. `alternative`: its name; empty if the request has none. `devices`: those that
+    mode All takes; None in mode ExactCount. `verdicts`: whether each device suits it, as far as it is known.
     """
 
     claim: ResourceClaim
@@ -92,7 +92,7 @@ class NodeQuery:
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """A device that was taken for a query. `wanted`: of its capacities; None if the device is not shared."""
+    """A device that was taken for a query. `wanted`: how much of its capacities; None if it is not shared."""
 
     query: NodeQuery
     device: PoolDevice

@@ -31,8 +31,8 @@ _TABLE_SIZE: Final = 4096
 
 def min_max_normalized(raw: Amounts, feasible: FeasibleNodes) -> Scores:
     """Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if equal."""
-    # int64(100.0 * (float64(raw - lowest) / float64(highest - lowest))) Division first, truncated: 29 of 100 gives 28,
-    # not 29. Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36).
+    # int64(100.0 * (float64(raw - lowest) / float64(highest - lowest))): division first, truncated, so that 29 of 100
+    # gives 28. Source: interpodaffinity/scoring.go, NormalizeScore (kubernetes 1.36).
     lowest = feasible.lowest(raw)
     span = feasible.highest(raw) - lowest
     if not span:

@@ -46,7 +46,7 @@ _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 
 class VolumeFilter(NodeFilter):
-    """What every node says to a pod's claims. Its pods take no volume from each other, so there is no trial."""
+    """What every node says to a pod's claims. Pods of a node take no volume from each other, so it has no trial."""
 
     def __init__(self, claims: PodClaims, view: ClusterView, bind_timeout_s: float) -> None:
         self._view = view
