@@ -50,7 +50,7 @@ class Overload:
     """
     One signature of a function. `args` begin with the receiver of a member. `kind`: that of the result.
 
-    `steps`: of a call, beside those of its arguments and, `per_item`, of the first argument's characters or elements.
+    `steps`: of a call, beside those of its arguments. `per_item`: steps for a character or an element of the first one.
     `takes_meter`: whether `call` takes the frame first. `is_guarded`: whether the types are checked before `call`.
     """
 

@@ -61,7 +61,7 @@ def _identifier(text: str) -> tuple[bool, int, str]:
 
 @lru_cache(maxsize=1024)
 def parse_semver(text: str) -> Semver:
-    """Return the version of a text; raise CelError if it is none. Kept, as the devices of a cluster have few."""
+    """Return the version of a text; raise CelError if it is none. Results are kept: devices have few."""
     if not text:
         raise CelError("Version string empty")
     parts = text.split(".", 2)

@@ -171,14 +171,14 @@ def format_double(value: float, *, max_digits: int = 21) -> str:
 
 
 def map_key(value: Value) -> Value:
-    """Return the key of a dict for a key of a map: a bool in a tuple, as it is another key than 0 or 1."""
+    """Return the dict's key for a map's key. Equal numbers are one key; a bool, which is no number, is in a tuple."""
     if value.__class__ is bool:
         return (value,)
     return value if value.__class__ in _HASHABLE else _NO_KEY
 
 
 _HASHABLE: Final = frozenset({str, int, Uint, float, bytes})
-#: The key of a value that is none; equal to no other.
+#: For a value that cannot be a key; equal to no key.
 _NO_KEY: Final = (False, None)
 
 

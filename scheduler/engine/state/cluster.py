@@ -283,14 +283,22 @@ class ClusterState:
 
     @not_for_rules
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`."""
+        """
+        Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`.
+
+        Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
+        """
         if pod.uid in self.placed:
             raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
         self._count(pod, node_name, assumed=True)
 
     @not_for_rules
     def update_assumed(self, pod: Pod) -> None:
-        """Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on its node."""
+        """
+        Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on its node.
+
+        Raises InvariantViolation if the pod is not assumed.
+        """
         known = self.placed.get(pod.uid)
         if known is None or not known.assumed:
             raise InvariantViolation(f"update_assumed {pod.key}: uid {pod.uid} is not assumed")

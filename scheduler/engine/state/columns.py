@@ -52,7 +52,7 @@ class PerDomain:
 
 
 class LabelColumn:
-    """One node label over all rows: equal values share a domain id. Pods are counted per row, not per domain."""
+    """One node label over all rows: equal values share a domain id. Pods count per row: relabelling changes an id."""
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key

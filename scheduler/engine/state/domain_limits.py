@@ -10,7 +10,7 @@ from scheduler.engine.state.columns import ABSENT, LabelColumn
 
 
 def n_divided(by_row: Counts, alive: Mask) -> int:
-    """Return how many pods domains share: the selected ones on live nodes; others are in no domain."""
+    """Return how many pods domains share: the selected ones on live nodes. Pods elsewhere are in no domain."""
     return int(by_row.sum(where=alive))
 
 

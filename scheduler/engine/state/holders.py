@@ -12,7 +12,7 @@ _NO_HOLDERS: Final[Mapping[str, int]] = {}
 
 
 class Holders:
-    """By key its holders. A single holder is kept as text: 50,000 keys take 5 MiB instead of 15."""
+    """How often each holder holds a key. A single one is kept as text: 50,000 keys take 5 MiB instead of 15."""
 
     def __init__(self) -> None:
         self._by_key: PartitionedDict[str | dict[str, int]] = PartitionedDict()

@@ -148,7 +148,7 @@ class PodColumns:
         return np.bincount(self._label_set[: self._n_slots], minlength=n_numbers).astype(np.int32)
 
     def per_row(self, selected: Mask, n_rows: int, *, live_only: bool) -> Counts:
-        """Return how many pods, or live ones alone, on each row have a selected label set. O(pods)."""
+        """Return how many pods, or live ones alone, on each row have a label set of `selected`, by number. O(pods)."""
         n = self._n_slots
         counted = selected.take(self._label_set[:n])
         if live_only:

@@ -30,7 +30,7 @@ class Workloads(ObjectTable[Workload]):
     def default_selector(
         self, namespace: str, labels: Mapping[str, str], owner: Owner | None
     ) -> Selector | None:
-        """Return the selectors of the pod's services and owner, combined; None if none. O(its services)."""
+        """Return the pod's services' and owner's selectors, combined; None if none. O(services of the namespace)."""
         selector = EVERYTHING
         for service in self.of_kind(SERVICE, namespace):
             if service.selector.matches(labels):
