@@ -2,8 +2,8 @@
 Required rules that may become preferences, by annotation.
 
 `affinity-scheduler.io/fallback` holds a JSON list (its fields: manifests/examples/README.md). Each entry names required
-terms of the pod, those of its affinity annotation included, and when they count as preferred. Node affinity stands
-in the affinity annotation alone then: the kubelet checks the spec's again.
+terms of the pod, those of its affinity annotation included, and when they count as preferred. Node affinity can be
+relaxed in the affinity annotation alone: the kubelet checks the spec's again.
 
 A pod is bound with the relaxed entries in `affinity-scheduler.io/relaxed`, and its terms then count as preferred for
 all others too. A required anti-affinity term that has an entry *yields* to pods that have relaxed an equal term:

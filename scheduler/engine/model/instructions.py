@@ -159,7 +159,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class PatchPodGroup:
-    """Write a condition of a PodGroup; of an empty type the one that says whether the group is placed."""
+    """Write a condition of a PodGroup. `condition_type`: empty for the one that says whether the group is placed."""
 
     group: PodGroup
     is_true: bool
@@ -180,7 +180,7 @@ class GroupAttempted:
 
 @dataclass(frozen=True, slots=True)
 class DevicesAwaited:
-    """Report the end of a pod's wait for devices, for metrics: each one's driver, and whether it has conditions."""
+    """Report the end of a wait for devices, for metrics. `devices`: driver, and whether it has binding conditions."""
 
     pod: Pod
     status: Literal["success", "failure", "timeout", "error"]

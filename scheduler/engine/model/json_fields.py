@@ -106,7 +106,7 @@ Terminating = Annotated[bool, At("metadata.deletionTimestamp", of=str | None, pa
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A type in JSON, the value of an absent field, what converts others, and whether None stays None."""
+    """A type in JSON, the value of an absent field, what converts other values, and whether None stays None."""
 
     json: Any
     absent: Any

@@ -47,7 +47,7 @@ class ObjectWrite(Generic[_T]):
 
     @property
     def value(self) -> Hashable:
-        """What counts as written until a watch shows it: the same for all pods that share the object; or None."""
+        """What counts as written until a watch shows it, the same for all pods that share it; None if nothing does."""
         return None
 
     def applied_to(self, seen: _T) -> _T:

@@ -168,7 +168,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodCondition:
-    """The PodScheduled condition; `since_s`: when it was False at the latest, in seconds since 1970; or None."""
+    """The PodScheduled condition. `since_s`: when it became False, at the latest, in seconds since 1970; or None."""
 
     status: str
     reason: str

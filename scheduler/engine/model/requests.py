@@ -113,7 +113,11 @@ def is_scalar(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    """Return whether it is extended. Source: core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36)."""
+    """
+    Return whether `name` is an extended resource: qualified, not in kubernetes.io, not a quota name.
+
+    Source: apis/core/v1/helper/helpers.go, IsExtendedResourceName (kubernetes 1.36).
+    """
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return not label_key_faults(f"requests.{name}")  # upstream validates its quota name

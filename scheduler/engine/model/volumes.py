@@ -138,6 +138,7 @@ class PersistentVolumeClaim:
 
     Attributes:
         requested_bytes: None if no storage is requested, which leaves capacities unchecked.
+        selector: None selects every volume.
         selected_node: the node that a scheduler chose for its volume; None without the annotation.
         owner_uid: of the controller; empty without one.
     """

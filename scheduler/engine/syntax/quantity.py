@@ -96,7 +96,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
     Return the exact amount that a JSON string or number states; finer than 10^-9 it is rounded away from zero.
 
     Surrounding blanks are ignored. A float counts as its shortest decimal text, as it stood in the JSON.
-    Binary-suffixed amounts are capped at 2^63-1. Raises QuantityError.
+    Binary-suffixed amounts are capped at 2^63-1. Raises QuantityError, for a text above `MAX_TEXT` too.
 
     Source: quantity.go ParseQuantity, UnmarshalJSON (kubernetes 1.36).
     """
