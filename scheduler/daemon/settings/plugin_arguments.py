@@ -319,7 +319,7 @@ def add_default_args(
     out_of_tree: Iterable[OutOfTreePlugin],
     problems: Problems,
 ) -> Mapping[str, object]:
-    """Return the arguments with those of the out_of_tree that the profile runs and configures nowhere."""
+    """Return the arguments with the defaults of these plugins, which the profile runs, where it configures none."""
     complete = dict(args_by_plugin)
     for plugin in out_of_tree:
         if plugin.args_type is None or plugin.name in complete:

@@ -60,7 +60,7 @@ class ProfileReader:
     out_of_tree: Mapping[str, OutOfTreePlugin]
 
     def read(self, profiles: Sequence[ProfileFields]) -> tuple[ProfileSettings, ...]:
-        """Return every profile, complete; of none upstream's. A single one without a name is `default-scheduler`."""
+        """Return every profile, complete; upstream's if none is given. One without a name is `default-scheduler`."""
         given = profiles or [ProfileFields()]
         drafts = [
             self._draft(each, f"profiles[{index}]", only=len(given) == 1) for index, each in enumerate(given)

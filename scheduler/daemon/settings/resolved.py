@@ -53,7 +53,7 @@ class Configuration(Wire, frozen=True):
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
-    #: None in a file that does not say it: as `enable_profiling`.
+    #: None where the file does not say it: `enable_profiling` counts.
     enable_contention_profiling: bool | None = None
     #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.
     percentage_of_nodes_to_score: Int32 = 0
