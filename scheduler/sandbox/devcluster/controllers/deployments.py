@@ -67,7 +67,7 @@ def _age_order(obj: JsonObject) -> tuple[str, str]:
 
 
 def _is_empty(replica_set: JsonObject) -> bool:
-    """Return whether none of its pods is wanted or left, terminating ones included."""
+    """Return whether the replica set wants no pods and has none left, terminating ones included."""
     counts = (status_count(replica_set, name) for name in ("replicas", "terminatingReplicas"))
     return not replicas(replica_set) and not any(counts)
 

@@ -196,7 +196,7 @@ class Follower:
 
     @property
     def has_backlog(self) -> bool:
-        """Return True if there are changes to take, or were."""
+        """Return True if there are changes to take, or forgotten ones."""
         past = self._of_kind.past
         is_late = self._since < self._of_kind.forgotten
         return is_late or (bool(past) and past[-1].revision.resource_version > self._since)
