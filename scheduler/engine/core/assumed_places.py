@@ -278,11 +278,7 @@ class AssumedPlaces:
         return place.pod
 
     def exchange(self, indexes: Sequence[int], members: Sequence[Pod]) -> Pieces[None]:
-        """
-        Give the places at these indexes to their members in this order; yield after each.
-
-        No plugin tells the members apart, and nothing is reserved for them.
-        """
+        """Put these members, alike to every plugin and without reservations, in this order at their own places."""
         nodes = [self.places[index] for index in indexes]
         for place in nodes:
             self.state.forget(place.pod.uid)

@@ -32,7 +32,7 @@ class Profile:
     One profile of the configuration, ready to run.
 
     `percentage_of_nodes_to_score`: 0 scores all nodes. `out_of_tree`: its plugins of the user's, which are in the other
-    fields as well. `max_search_decisions`: how many the search for a group's places may take beyond one
+    fields as well. `max_search_decisions`: decisions of the search for a group's places, beyond one
     for each member. `topology_levels`: of the machine room, from the outside in.
     """
 

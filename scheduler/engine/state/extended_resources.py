@@ -61,11 +61,7 @@ class ExtendedResources:
 
 
 def is_provided_by_classes(resource: str) -> bool:
-    """
-    Return whether a class may provide a resource of this name.
-
-    Source: pkg/scheduler/util/utils.go, IsDRAExtendedResourceName (kubernetes 1.36).
-    """
+    """Return whether a class may provide the resource (util/utils.go, IsDRAExtendedResourceName, kubernetes 1.36)."""
     return is_extended(resource) or resource.startswith(CLASS_RESOURCE_PREFIX)
 
 

@@ -137,7 +137,7 @@ class DeviceFilter(NodeFilter):
         yield from self._look_at(rows, until_error=True)
 
     def mask_within(self, rows: Mask) -> Mask:
-        """Return a mask that is right at these rows; raise PluginFailed if the search fails at one, or ends at none."""
+        """Return a mask right at these rows; raise PluginFailed if the search fails at one, or finds none yet."""
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
         for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
