@@ -177,8 +177,9 @@ class ClusterEventWithHint:
     """
     An event that may lift a plugin's rejection; POD stands for assigned and pending pods.
 
-    `hint`: decides about one change; None means QUEUE. `needs`: narrows the pods that the hint is asked about, of which
-    thousands may wait, each for something else.
+    `hint`: decides about one change; None means QUEUE. `reads_labels`: whether the hint depends on the pending pod's
+    labels or owner; by default it does not. `needs`: narrows the pods that the hint is asked about, of which thousands
+    may wait, each for something else.
     """
 
     resource: Resource
