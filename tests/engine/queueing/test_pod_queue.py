@@ -98,7 +98,7 @@ def test_profiles_have_their_own_registrations():
 def test_an_event_costs_one_hint_per_set_of_labels_that_it_may_concern():
     asked: list[str] = []
     plugins = {
-        "Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, noting(asked))],
+        "Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE, noting(asked), always)],
         "Affinity": [ClusterEventWithHint(Resource.POD, Action.ADD, noting(asked))],
     }
     queue = queue_of(*(pod(f"web-{i}") for i in range(500)), registrations=plugins)

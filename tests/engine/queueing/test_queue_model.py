@@ -23,6 +23,7 @@ from scheduler.engine.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    always,
 )
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.queued_pod import QueuedPod
@@ -53,7 +54,7 @@ REGISTRATIONS = {
         ClusterEventWithHint(Resource.POD, Action.DELETE),
     ],
     TOLERATIONS: [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION)],
-    LABELS: [ClusterEventWithHint(Resource.POD, Action.ADD, resembles)],
+    LABELS: [ClusterEventWithHint(Resource.POD, Action.ADD, resembles, always)],
     "SchedulingGates": [ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)],
 }
 EVENTS = {
