@@ -112,7 +112,6 @@ async def scheduled(folder: Path, *arguments: str) -> AsyncIterator[tuple[DevClu
             yield cluster, daemon, token
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Path, called: Called) -> None:
     """Through kubectl's port-forward, as in a cluster; `explain` reads the file."""
@@ -158,7 +157,6 @@ async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Pat
     assert "node-0001" in out
 
 
-@pytest.mark.asyncio
 async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
     tmp_path: Path, called: Called
 ) -> None:
@@ -183,7 +181,6 @@ async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
     assert SECRET not in "".join(parts.values())
 
 
-@pytest.mark.asyncio
 async def test_where_no_scheduler_runs_in_the_cluster_the_flag_for_one_beside_it_is_named(
     tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +195,6 @@ async def test_where_no_scheduler_runs_in_the_cluster_the_flag_for_one_beside_it
     assert line.endswith("; of one on this machine name the address of its page: --url http://127.0.0.1:N")
 
 
-@pytest.mark.asyncio
 async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     tmp_path: Path, called: Called
 ) -> None:
@@ -219,7 +215,6 @@ async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     assert line.startswith(f"{path}: found a support bundle without a snapshot")
 
 
-@pytest.mark.asyncio
 async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a cluster that is too large for a snapshot, whose reading ends early, and of events."""
     monkeypatch.setattr(bundling, "_EVENTS_READ", 2)
@@ -244,7 +239,6 @@ async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pyt
     assert line in parts["MANIFEST.txt"]
 
 
-@pytest.mark.asyncio
 async def test_a_scheduler_that_hangs_costs_its_time_once(
     tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +261,6 @@ async def test_a_scheduler_that_hangs_costs_its_time_once(
     assert "snapshot.json" in read(path)
 
 
-@pytest.mark.asyncio
 @pytest.mark.real
 async def test_a_real_api_server_accepts_every_request(
     real_server: Address, tmp_path: Path, called: Called

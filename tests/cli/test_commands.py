@@ -72,7 +72,6 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         yield cluster, str(kubeconfig)
 
 
-@pytest.mark.asyncio
 async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     tmp_path: Path, called: Called
 ) -> None:
@@ -91,7 +90,6 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     assert all(line == line.rstrip() for line in lines)
 
 
-@pytest.mark.asyncio
 async def test_every_output_format_says_the_same(tmp_path: Path, called: Called) -> None:
     """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
     async with served(tmp_path) as (_, kubeconfig):
@@ -108,7 +106,6 @@ async def test_every_output_format_says_the_same(tmp_path: Path, called: Called)
         assert row["domain"] in wide[1]
 
 
-@pytest.mark.asyncio
 async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
     tmp_path: Path, called: Called
 ) -> None:
@@ -153,7 +150,6 @@ async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: 
         await client.request(request, timeout_s=5)
 
 
-@pytest.mark.asyncio
 async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Path, called: Called) -> None:
     async with served(tmp_path) as (cluster, kubeconfig):
         hold_lease(cluster, name="kube-scheduler")
@@ -166,7 +162,6 @@ async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Pat
     assert "can be scheduled" in out
 
 
-@pytest.mark.asyncio
 async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called: Called) -> None:
     """A new revision's pods are kept out only by the old ones' own terms, since matchLabelKeys separates revisions."""
     manifest = tmp_path / "web.yaml"
@@ -180,7 +175,6 @@ async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called:
     assert (bare["pod"], bare["state"]) == ("bare", "unschedulable")
 
 
-@pytest.mark.asyncio
 async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Path, called: Called) -> None:
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
@@ -200,7 +194,6 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Pa
     assert (simulation["placed"], simulation["next"]["state"]) == (3, "unschedulable")
 
 
-@pytest.mark.asyncio
 async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Path, called: Called) -> None:
     """Documents that create no pods are left out, of whatever kind, and named."""
     manifest = tmp_path / "app.yaml"
@@ -217,7 +210,6 @@ async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Pat
     assert "Pod default/bare-3 cannot be scheduled" in out
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("command", ["explain", "simulate"])
 async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path, called: Called) -> None:
     """A Service without a namespace counts: by its selector the default constraints spread the pods of a bare Pod."""
@@ -247,7 +239,6 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
         assert all("PodTopologySpread" in node["scores"] for node in answer["scores"])
 
 
-@pytest.mark.asyncio
 async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path, called: Called) -> None:
     """Nobody has to add up the reports of a folder."""
     for name, cpu in (("small", "1"), ("large", "100")):
@@ -270,7 +261,6 @@ async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path,
     assert "manifests" not in one[1]
 
 
-@pytest.mark.asyncio
 async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, called: Called) -> None:
     """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
     document = workload("DaemonSet", "agent", build.pod(cpu="3", labels={"app": "a"}))
@@ -292,7 +282,6 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, 
     assert "--replicas: found DaemonSet agent, expected a workload with a number of replicas" in refused[2]
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     tmp_path: Path, called: Called
 ) -> None:
@@ -309,7 +298,6 @@ async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path, called: Called) -> None:
     """Neither is replaced by a file, or the pipe's reader would wait for ever."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
@@ -327,7 +315,6 @@ async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path
     assert len(objects_by_kind(piped)["Node"]) == len(read_objects(target)["Node"]) == 6
 
 
-@pytest.mark.asyncio
 async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path, called: Called) -> None:
     """The namespace is the context's unless -n names another."""
     async with served(tmp_path) as (_, kubeconfig):
@@ -342,7 +329,6 @@ async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path,
     assert named == (2, "", "there is no pod nobody in namespace other\n")
 
 
-@pytest.mark.asyncio
 async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called: Called) -> None:
     async with served(tmp_path) as (_, kubeconfig):
         document = yaml.safe_load(Path(kubeconfig).read_text())
@@ -360,7 +346,6 @@ async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called
     assert wrong[2].startswith("--context: found 'third', expected one of ")
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called) -> None:
     async with embedded(tmp_path, token="right") as (_, kubeconfig):
         text = Path(kubeconfig).read_text()

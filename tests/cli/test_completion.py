@@ -43,7 +43,6 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not on PATH")
 async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: Path) -> None:
     async with DevCluster(nodes=2, zones=2) as cluster:

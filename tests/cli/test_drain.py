@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -59,7 +58,6 @@ async def with_commas_and_as_yaml(called: Called, *base: str) -> None:
     assert yaml_texts[0].startswith(f"{next(iter(document))}: ")
 
 
-@pytest.mark.asyncio
 async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Called) -> None:
     """A live cluster and its snapshot give the same answer; nothing is written."""
     snapshot = str(tmp_path / "snapshot.json")
@@ -80,7 +78,6 @@ async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Calle
     await with_commas_and_as_yaml(called, "simulate", "--on", snapshot)
 
 
-@pytest.mark.asyncio
 async def test_a_drain_counts_pods_without_a_controller_that_nothing_makes_anew(
     tmp_path: Path, called: Called
 ) -> None:
@@ -96,7 +93,6 @@ async def test_a_drain_counts_pods_without_a_controller_that_nothing_makes_anew(
     assert stays in gone[1].splitlines()
 
 
-@pytest.mark.asyncio
 async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Called) -> None:
     async with served(tmp_path) as (_, kubeconfig):
         base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")
@@ -124,7 +120,6 @@ async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Cal
     assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]
 
 
-@pytest.mark.asyncio
 async def test_pods_of_a_workload_without_a_place_are_one_line(tmp_path: Path, called: Called) -> None:
     """A wide table has them one by one; a workload can be given to `explain` as it is printed."""
     async with embedded(tmp_path, nodes=3, zones=3) as (cluster, kubeconfig):

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -29,8 +27,6 @@ from tests.support.custom_kinds import (
 from tests.support.forking import forked
 from tests.support.snapshots import read_objects
 from tests.support.workloads import workload
-
-pytestmark = pytest.mark.asyncio
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 GANG = {

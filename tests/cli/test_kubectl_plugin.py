@@ -21,7 +21,6 @@ from tests.support.waiting import until
 PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise SystemExit(main())\n"
 
 
-@pytest.mark.asyncio
 async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Path) -> None:
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
     async with DevCluster(nodes=3) as cluster:
@@ -37,7 +36,6 @@ async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Pat
     assert DECISION_ANNOTATION not in (stored["metadata"].get("annotations") or {})
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
     plugin = tmp_path / "kubectl-affinity"

@@ -20,8 +20,6 @@ from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
 from tests.support.scripted_server import reply, scripted
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.mark.parametrize(
     "command",

@@ -44,7 +44,6 @@ async def served(
         yield cluster, kubeconfig
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("holder", "age_s", "why"),
     [
@@ -83,7 +82,6 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
     )
 
 
-@pytest.mark.asyncio
 async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
     tmp_path: Path, called: Called
 ) -> None:
@@ -99,7 +97,6 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
     assert "no known scheduler has the name afinity-scheduler  did you mean affinity-scheduler?" in table[1]
 
 
-@pytest.mark.asyncio
 async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
     theirs = {"schedulerName": "volcano"}
     placed = bare("placed", nodeName="node-0001", **theirs), bare("old", nodeName="node-0001")
@@ -120,7 +117,6 @@ async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Pa
     )
 
 
-@pytest.mark.asyncio
 async def test_a_pod_without_a_scheduler_name_needs_a_default_scheduler(
     tmp_path: Path, called: Called
 ) -> None:
@@ -136,7 +132,6 @@ async def test_a_pod_without_a_scheduler_name_needs_a_default_scheduler(
     assert f"  nothing is seen to serve default-scheduler  {meant}\n" in table[1]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("name", "note"),
     [
@@ -161,7 +156,6 @@ async def test_simulate_says_that_no_scheduler_has_the_name(
     assert note in explained[1]
 
 
-@pytest.mark.asyncio
 async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) -> None:
     """A label that is nearly one of a node is a slip of the pen, which is the change that would help."""
     big = [build.container(requests={"cpu": "6400"})]
@@ -186,7 +180,6 @@ async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) 
     assert "No small change would help." in other
 
 
-@pytest.mark.asyncio
 async def test_a_lease_in_another_namespace_counts(tmp_path: Path, called: Called) -> None:
     """An installation may have its own; the command need not be given its configuration."""
     async with served(tmp_path, bare("web", **OURS), runs=False) as (cluster, kubeconfig):
@@ -201,7 +194,6 @@ async def test_a_lease_in_another_namespace_counts(tmp_path: Path, called: Calle
     assert (code, "can be scheduled" in out) == (0, True)
 
 
-@pytest.mark.asyncio
 async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Called) -> None:
     (role,) = [accounts.EXPLAIN_READER]
     async with served(tmp_path, bare("web", **OURS)) as (cluster, _):
@@ -214,7 +206,6 @@ async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Ca
     assert "note: whether affinity-scheduler runs is not known: 403 Forbidden" in out
 
 
-@pytest.mark.asyncio
 async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
     pods = [
         *(member(f"shop-54d9-{letter}", cpu="4") for letter in "abc"),
@@ -264,7 +255,6 @@ async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called
     assert empty == (0, "Pending in namespace kube-system: nothing\n", "")
 
 
-@pytest.mark.asyncio
 async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Path, called: Called) -> None:
     alone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=shop"))])
     old = [member(f"old-{n}", revision="old", node=f"node-000{n}", affinity=alone) for n in (1, 2, 3)]
@@ -274,7 +264,6 @@ async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Pa
     assert "  Deployment default/shop rolls out with maxSurge: 0, maxUnavailable: 1" in out
 
 
-@pytest.mark.asyncio
 async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called: Called) -> None:
     """As kubectl names it, or as the output prints it; several at once."""
     pods = [member(f"shop-54d9-{letter}", cpu="100") for letter in "abc"]

@@ -26,7 +26,6 @@ def _pod(name: str, **more: Any) -> dict[str, Any]:
     return make_pod(name, labels={"team": "blue"}, scheduler="own-rules", **more)
 
 
-@pytest.mark.asyncio
 async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, called: Called) -> None:
     """The snapshot has the annotation that a rule reads, and no other."""
     file, kubeconfig = tmp_path / "snap.json.gz", tmp_path / "kubeconfig"
@@ -57,7 +56,6 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, 
     assert (decision.node, decision.refused_by) == ("b", {"a": "TeamPerRack"})
 
 
-@pytest.mark.asyncio
 async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called) -> None:
     """One line each, and exit code 2; before anything is asked of a cluster."""
     broken = tmp_path / "broken.py"

@@ -23,8 +23,6 @@ from tests.support.cluster import kubeconfig_text
 from tests.support.forking import forked
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
-
 OF = ("--of", "affinity-scheduler")
 
 

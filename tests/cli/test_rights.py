@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from scheduler.sandbox.devcluster.access.rbac import Attributes
 from tests.cli.conftest import Called
 from tests.cli.test_commands import DEPLOYMENT, served
@@ -17,7 +15,6 @@ from tests.support.manifest_files import documents
 from tests.support.rights import granted
 
 
-@pytest.mark.asyncio
 async def test_the_role_has_exactly_the_rights_that_the_commands_use(tmp_path: Path, called: Called) -> None:
     record, manifest = accounts.Record(), tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)

@@ -17,7 +17,6 @@ from tests.support.manifest_files import documents
 ROLE = accounts.EXPLAIN_READER.parents[1] / "shadow" / "role.yaml"
 
 
-@pytest.mark.asyncio
 async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) -> None:
     """It needs the lists and watches of all kinds; without pods of its own the report has nothing to tell."""
     record = accounts.Record()
@@ -42,7 +41,6 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
     assert {each[2] for each in allowed} == {"list", "watch"}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "flags", [("--for", "soon"), ("--for", "0s"), ("--percentage-of-nodes-to-score", "101")]
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.cli.conftest import Called, embedded
 from tests.support import build
@@ -48,7 +46,6 @@ async def _simulated(
     return out
 
 
-@pytest.mark.asyncio
 async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, called: Called) -> None:
     """The first takes the rack with room for four, two more the large rack."""
     text = await _simulated(tmp_path, 4, called)
@@ -59,7 +56,6 @@ async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, calle
     )
 
 
-@pytest.mark.asyncio
 async def test_members_that_are_pending_already_are_not_counted_beside_those_of_the_file(
     tmp_path: Path, called: Called
 ) -> None:
@@ -70,7 +66,6 @@ async def test_members_that_are_pending_already_are_not_counted_beside_those_of_
     assert applied["notes"] == before["notes"]
 
 
-@pytest.mark.asyncio
 async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     tmp_path: Path, called: Called
 ) -> None:
@@ -80,7 +75,6 @@ async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     assert "note: The group would fit after: move default/small from a-0 to " in text
 
 
-@pytest.mark.asyncio
 async def test_why_a_group_of_pods_has_no_places_is_said_once(tmp_path: Path, called: Called) -> None:
     labels = {GROUP: "g", MIN_COUNT: "4"}
     pods = [build.pod(f"p-{index}", cpu="1", labels=labels) for index in range(4)]

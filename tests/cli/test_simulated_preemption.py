@@ -15,8 +15,6 @@ from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.workloads import workload
 
-pytestmark = pytest.mark.asyncio
-
 
 @asynccontextmanager
 async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:

@@ -25,7 +25,6 @@ def test_without_kubectl_it_says_so(
     ]
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(KUBECTL_IS_ABSENT, reason="kubectl is not on PATH")
 async def test_kubectls_reason_is_passed_on(tmp_path: Path) -> None:
     """There is no such deployment."""

@@ -15,7 +15,7 @@ from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 #: Four in zone a, one in zone b; the pod in b is the youngest, which would go first without costs.

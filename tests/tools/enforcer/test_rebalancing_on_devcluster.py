@@ -17,7 +17,7 @@ from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 _FLAGS = (
     *("--rebalance", "--rebalance-for-groups", "1"),
