@@ -12,7 +12,6 @@ from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import ZONE, container
-from tests.support.daemon import Daemon
 from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
@@ -63,17 +62,13 @@ async def _waiting_group(cluster: Shop) -> None:
         (await cluster.api.patch(path, {"status": {"conditions": [told]}})).ok  # noqa: B018
 
 
-async def _told(daemon: Daemon, pod: str) -> list[str]:
-    return daemon.logged("Would move", pod)
-
-
 async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop) -> None:
     """Zone b is kept by a pod without a controller, and takes the small one. A dry run says so and writes nothing."""
     name = await _small(cluster)
     await cluster.pod("fixed", "b1", cpu="1")
     await _waiting_group(cluster)
     async with enforcing(cluster.kubeconfig, *_FLAGS, "--dry-run") as daemon:
-        await until(lambda: _told(daemon, f"shop/{name}"), what="the log line")
+        await daemon.says("Would move", f"shop/{name}")
     assert await cluster.names() == {name, "fixed", "m0", "m1"}
     async with enforcing(cluster.kubeconfig, *_FLAGS) as daemon:
         await until(cluster.names, lambda found: name not in found and len(found) == 4, what="the move")
