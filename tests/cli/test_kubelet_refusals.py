@@ -6,28 +6,17 @@ Kubelets that rejected pods with the same spec, from failed pods; a condition th
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.tools.explain.answers import explain_named_pod
 from scheduler.tools.explain.pending import pending_workloads
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.cases.volume_rows import using
+from tests.support.json_cluster import loaded
 from tests.support.storage_objects import claim, storage_class
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
 SPEC = {"schedulerName": "affinity-scheduler"}
-
-
-def _cluster(*documents: build.Json) -> LoadedCluster:
-    cluster = LoadedCluster(default_settings())
-    by_kind = {watched.kind: watched for watched in cluster.kinds}
-    for document in documents:
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        cluster.apply(cluster.decode(by_kind[document["kind"]], raw))
-    return cluster
 
 
 def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ONE_CPU) -> build.Json:
@@ -38,7 +27,7 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
 
 def test_the_note_names_nodes_and_reasons() -> None:
     pending = build.pod("p", containers=ONE_CPU, spec=SPEC)
-    cluster = _cluster(
+    cluster = loaded(
         build.node("a"),
         build.node("b"),
         _failed("gone", "b", "OutOfcpu"),
@@ -50,7 +39,7 @@ def test_the_note_names_nodes_and_reasons() -> None:
     assert answer is not None
     (note,) = answer.notes
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
-    answer = explain_named_pod(_cluster(build.node("a"), pending), "default", "p")
+    answer = explain_named_pod(loaded(build.node("a"), pending), "default", "p")
     assert answer is not None
     assert answer.notes == ()
 
@@ -66,12 +55,12 @@ def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
         "message": message,
     }
     pod["status"]["conditions"] = [condition]
-    answer = explain_named_pod(_cluster(build.node("a"), pod), "default", "p")
+    answer = explain_named_pod(loaded(build.node("a"), pod), "default", "p")
     assert answer is not None
     (note,) = answer.notes
     assert note.startswith(f"the scheduler last said of it: {message} If nothing has changed since, ")
     assert note.endswith("was not given with --config and --plugins")
-    answer = explain_named_pod(_cluster(build.node("a", taints=["t=:NoSchedule"]), pod), "default", "p")
+    answer = explain_named_pod(loaded(build.node("a", taints=["t=:NoSchedule"]), pod), "default", "p")
     assert answer is not None
     assert answer.notes == (), "both say that it fits nowhere"
 
@@ -113,7 +102,7 @@ def test_a_pod_whose_volume_is_being_made_contradicts_nothing(
             "conditions": [{**failed, "message": PROVISIONING_FAILED}],
         },
     }
-    cluster = _cluster(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
+    cluster = loaded(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
     answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     assert list(answer.notes) == notes
