@@ -13,6 +13,7 @@ import pytest
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD
+from tests.cli.conftest import embedded
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.daemon import running
@@ -42,8 +43,7 @@ async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
     plugin.write_text(PLUGIN)
     plugin.chmod(0o755)
     pod = build.pod("p", node_selector={"disk": "ssd"})
-    async with DevCluster(nodes=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=3) as cluster:
         cluster.store.create(POD, "default", pod)
         process = await asyncio.create_subprocess_exec(
             *("kubectl", "affinity", "explain", "p"),
@@ -52,7 +52,6 @@ async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "PATH": f"{tmp_path}:{os.environ['PATH']}",
-                "KUBECONFIG": str(tmp_path / "kubeconfig"),
                 "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             },
         )

@@ -28,7 +28,7 @@ async def _simulated(
     running: tuple[build.Json, ...] = (),
 ) -> str:
     """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods, of which some are pending."""
-    async with embedded(tmp_path) as (cluster, kubeconfig):
+    async with embedded(tmp_path) as cluster:
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):
                 node = build.node(f"{rack}-{index}", labels={"rack": rack}, allocatable={"cpu": "1"})
@@ -41,7 +41,7 @@ async def _simulated(
         for pod in running:
             cluster.store.create(POD, "default", pod)
         (tmp_path / "group.json").write_text(json.dumps(job))
-        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        arguments = ("-f", str(tmp_path / "group.json"))
         _, out, _ = await called("simulate", *arguments, *more)
     return out
 
@@ -79,10 +79,10 @@ async def test_why_a_group_of_pods_has_no_places_is_said_once(tmp_path: Path, ca
     labels = {GROUP: "g", MIN_COUNT: "4"}
     pods = [build.pod(f"p-{index}", cpu="1", labels=labels) for index in range(4)]
     (tmp_path / "group.json").write_text("\n---\n".join(map(json.dumps, pods)))
-    async with embedded(tmp_path) as (cluster, kubeconfig):
+    async with embedded(tmp_path) as cluster:
         for name in "ab":
             cluster.store.create(NODE, "", build.node(name, allocatable={"cpu": "1"}))
-        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        arguments = ("-f", str(tmp_path / "group.json"))
         _, out, _ = await called("simulate", *arguments)
     assert out.count("0 of 1 replica fits") == 1
     assert out.count("  note: pod group default/g needs 4 places: 2 found; the next, p-2") == 1
