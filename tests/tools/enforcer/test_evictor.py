@@ -74,7 +74,6 @@ async def test_every_response_has_its_outcome(answers: list[Any], outcome: Evict
 
 @pytest.mark.parametrize("is_refused", [False, True])
 async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None:
-    """Then no pod is evicted for them."""
     pods = [decoded(build.pod(name, uid=name)) for name in ("m0", "m1")]
     answers = [refusal(403, "rbac")] if is_refused else [reply(body(200, "", "")), reply(body(200, "", ""))]
     async with scripted(*answers) as script, client_of(script) as client:

@@ -133,16 +133,6 @@ def life() -> Life:
     return life
 
 
-def test_no_evicted_pod_comes_back_into_the_hole(life: Life) -> None:
-    """The emptied node would be the best for it, and the second pod has yet to leave."""
-    life.add_group(2)
-    life.live(30.0)
-    assert {name: life.node_of(name) for name in ("s0-new", "s1-new")} == {"s0-new": "z", "s1-new": "z"}
-    assert {life.node_of("m0"), life.node_of("m1")} == {"n0", "n1"}
-    assert len(life.moves) == 2
-    life.audit()
-
-
 def test_other_pods_stay_out_until_the_group_is_placed_but_not_more_important_ones(life: Life) -> None:
     life.add_group(2)
     life.schedule()

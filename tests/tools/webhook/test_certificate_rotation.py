@@ -153,7 +153,6 @@ async def slept(replica: Replica, n: int, after: Callable[[int], None] = lambda 
 
 
 async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
-    """With two replicas that check at different times."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     heard = b""
@@ -184,7 +183,6 @@ async def test_a_clock_that_is_set_back_does_not_delay_a_renewed_pair():
 
 
 async def test_an_emptied_secret_is_refilled_and_every_served_pair_stays_trusted():
-    """Of the replica that refills it, and of the other."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
