@@ -46,16 +46,6 @@ async def _simulated(
     return out
 
 
-async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, called: Called) -> None:
-    """The first takes the rack with room for four, two more the large rack."""
-    text = await _simulated(tmp_path, 4, called)
-    assert text.startswith("StatefulSet default/train: 4 of 4 replicas fit\n")
-    assert (
-        "  note: 2 more groups like default/train fit; the next does not: pod group default/train-4 needs 4 places in"
-        " one rack: c has room for 2, a has room for 1" in text
-    )
-
-
 async def test_members_that_are_pending_already_are_not_counted_beside_those_of_the_file(
     tmp_path: Path, called: Called
 ) -> None:

@@ -90,12 +90,8 @@ class Life(RebalancedCluster):
                 assert each.pod.group is not None or each.pod.priority or each.node_name not in self.kept()
                 self.bind(each)
             elif isinstance(each, PatchCondition):
-                condition = {"type": "PodScheduled", "status": "False", "reason": each.reason}
-                self.patch(
-                    each.pod.uid,
-                    each.nominated_node_name,
-                    conditions=[{**condition, "message": each.message}],
-                )
+                condition = build.unscheduled(each.message, reason=each.reason)
+                self.patch(each.pod.uid, each.nominated_node_name, conditions=[condition])
             elif isinstance(each, ClearNomination):
                 self.patch(each.pod.uid, "")
 

@@ -45,7 +45,6 @@ async def _small(cluster: Shop) -> str:
 
 async def _waiting_group(cluster: Shop) -> None:
     """Create two members that each take a whole node of one zone, and report them as the scheduler does."""
-    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     for name in ("m0", "m1"):
         pod = build.pod(
             name,
@@ -59,7 +58,7 @@ async def _waiting_group(cluster: Shop) -> None:
         pod.pop("status")
         (await cluster.api.post(cluster.path("pods"), pod)).ok  # noqa: B018
         path = f"{cluster.path('pods')}/{name}/status"
-        (await cluster.api.patch(path, {"status": {"conditions": [told]}})).ok  # noqa: B018
+        (await cluster.api.patch(path, {"status": {"conditions": [build.unscheduled("no room")]}})).ok  # noqa: B018
 
 
 async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop) -> None:

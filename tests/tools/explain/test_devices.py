@@ -478,39 +478,43 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
     ]
 
 
-def _fails_at(answer: Explanation) -> list[str]:
+_SEVERAL = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "wanted", "at", "says"),
+    [
+        pytest.param(
+            [with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})],
+            request(count=3, selectors=[MODEL]),
+            "b",
+            f"device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model",
+            id="the device on which a selector fails",
+        ),
+        pytest.param(
+            [with_devices("a", consuming(1))],
+            request(count=0, allocationMode="All"),
+            "a",
+            f"pool {DRIVER}/a is invalid: counter set s of device gpu-0 in slice slice-a not found",
+            id="the pool that is invalid for a pod that takes all devices",
+        ),
+        pytest.param(
+            [with_devices("a", {}, nodeName=None, nodeSelector=_SEVERAL)],
+            request(),
+            "a",
+            "slice slice-a selects nodes by several terms",
+            id="the slice whose nodes cannot be written down",
+        ),
+    ],
+)
+def test_where_the_search_fails_the_node_and_the_object_are_named(
+    objects: list[Json], wanted: Json, at: str, says: str
+) -> None:
+    """The message, which is upstream's, names less. One slice of one node is enough."""
+    answer = cluster(*objects, claim(wanted), nodes="a b").explain(pod())
     assert answer.state == "failed"
-    return [note for note in answer.notes if "the search fails" in note]
-
-
-def test_where_no_pod_of_a_class_can_be_decided_the_bad_device_is_named() -> None:
-    """The message, which is upstream's, names the selector alone. One slice of one node is enough."""
-    good, bad = with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})
-    answer = cluster(good, bad, claim(request(count=3, selectors=[MODEL])), nodes="a b").explain(pod())
-    assert answer.message.endswith("claim default/c: selector #0: CEL runtime error: no such key: model")
-    assert _fails_at(answer) == [
-        f"on node b the search fails: device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model"
-    ]
-
-
-def test_the_pool_that_is_invalid_for_a_pod_that_takes_all_devices_says_by_what() -> None:
-    answer = cluster(with_devices("a", consuming(1)), claim(request(count=0, allocationMode="All"))).explain(
-        pod()
-    )
-    assert _fails_at(answer) == [
-        f"on node a the search fails: pool {DRIVER}/a is invalid: "
-        "counter set s of device gpu-0 in slice slice-a not found"
-    ]
-
-
-def test_the_slice_whose_nodes_cannot_be_written_down_is_named() -> None:
-    made = with_devices("a", {})
-    terms = [
-        {"matchExpressions": [{"key": build.HOSTNAME, "operator": "In", "values": [name]}]} for name in "ab"
-    ]
-    made["spec"] |= {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": terms}}
-    answer = cluster(made, claim(request())).explain(pod())
-    assert _fails_at(answer) == ["on node a the search fails: slice slice-a selects nodes by several terms"]
+    found = [note for note in answer.notes if "the search fails" in note]
+    assert found == [f"on node {at} the search fails: {says}"]
 
 
 @pytest.mark.parametrize("shares", ["devices", "counters"])

@@ -90,10 +90,9 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
 
 
 def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
     pods = [owned(f"p{n}", owner=f"web-{n}", cpu="1") for n in range(3)]
-    pods[2]["status"]["conditions"] = [{**said, "message": message}]
+    pods[2]["status"]["conditions"] = [build.unscheduled(message)]
     runs = owned("runs", owner="db", node="n", cpu="1")
     found = pending_workloads(loaded(NODE, runs, *pods), max_explained=1).workloads
     assert [(row.reason, row.state, row.change != ()) for row in found] == [
@@ -174,8 +173,7 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
     reason = more.pop("conditions", "")
     other, pod = build.pod("other", spec=more), build.pod("p")
     if reason:
-        said = {"type": "PodScheduled", "status": "False", "reason": reason}
-        other["status"]["conditions"] = [said]
+        other["status"]["conditions"] = [build.unscheduled(reason=reason)]
     others = map(decoded, (other, pod))
     unserved, notes = service_of(decoded(pod), default_settings(), Leases(), others)
     asked = "nothing is seen to serve default-scheduler; did you mean schedulerName: affinity-scheduler?"

@@ -25,9 +25,16 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
     return document
 
 
+def notes_of(*documents: build.Json) -> list[str]:
+    """Return the notes of the explanation of pod p."""
+    answer = explain_named_pod(loaded(*documents), "default", "p")
+    assert answer is not None
+    return list(answer.notes)
+
+
 def test_the_note_names_nodes_and_reasons() -> None:
     pending = build.pod("p", containers=ONE_CPU, spec=SPEC)
-    cluster = loaded(
+    (note,) = notes_of(
         build.node("a"),
         build.node("b"),
         _failed("gone", "b", "OutOfcpu"),
@@ -35,34 +42,20 @@ def test_the_note_names_nodes_and_reasons() -> None:
         _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
         pending,
     )
-    answer = explain_named_pod(cluster, "default", "p")
-    assert answer is not None
-    (note,) = answer.notes
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
-    answer = explain_named_pod(loaded(build.node("a"), pending), "default", "p")
-    assert answer is not None
-    assert answer.notes == ()
+    assert notes_of(build.node("a"), pending) == []
 
 
 def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
     """The running scheduler has a plugin that the command was not given."""
     message = "0/1 nodes are available: 1 node(s) had enough pods of the team in their zone."
     pod = build.pod("p", containers=ONE_CPU, spec=SPEC)
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-    }
-    pod["status"]["conditions"] = [condition]
-    answer = explain_named_pod(loaded(build.node("a"), pod), "default", "p")
-    assert answer is not None
-    (note,) = answer.notes
+    pod["status"]["conditions"] = [build.unscheduled(message)]
+    (note,) = notes_of(build.node("a"), pod)
     assert note.startswith(f"the scheduler last said of it: {message} If nothing has changed since, ")
     assert note.endswith("was not given with --config and --plugins")
-    answer = explain_named_pod(loaded(build.node("a", taints=["t=:NoSchedule"]), pod), "default", "p")
-    assert answer is not None
-    assert answer.notes == (), "both say that it fits nowhere"
+    tainted = build.node("a", taints=["t=:NoSchedule"])
+    assert notes_of(tainted, pod) == [], "both say that it fits nowhere"
 
 
 PROVISIONING_FAILED = (
@@ -94,16 +87,8 @@ def test_a_pod_whose_volume_is_being_made_contradicts_nothing(
     """The condition is of an attempt before, and no plugin is missing."""
     pod = using("c", name="p")
     pod["spec"] |= SPEC
-    failed = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError"}
-    pod |= {
-        "kind": "Pod",
-        "status": {
-            "nominatedNodeName": chosen or "",
-            "conditions": [{**failed, "message": PROVISIONING_FAILED}],
-        },
-    }
-    cluster = loaded(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
-    answer = explain_named_pod(cluster, "default", "p")
-    assert answer is not None
-    assert list(answer.notes) == notes
-    assert [row.reason for row in pending_workloads(cluster).workloads] == [reason]
+    failed = build.unscheduled(PROVISIONING_FAILED, reason="SchedulerError")
+    pod |= {"kind": "Pod", "status": {"nominatedNodeName": chosen or "", "conditions": [failed]}}
+    documents = build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod
+    assert notes_of(*documents) == notes
+    assert [row.reason for row in pending_workloads(loaded(*documents)).workloads] == [reason]
