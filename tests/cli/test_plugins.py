@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.main import main
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from scheduler.sdk.testing import Cluster, make_node, make_pod
 from tests.cli.conftest import Called, embedded, hold_lease
@@ -66,12 +65,12 @@ async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called
 
 
 @pytest.mark.parametrize("name", ["Json", "Class", "Scheduler", "AffinityScheduler", "Numpy", "lower"])
-def test_a_rule_is_not_written_where_its_test_could_not_import_it(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+async def test_a_rule_is_not_written_where_its_test_could_not_import_it(
+    name: str, tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file would take the place of a module, or be no module's."""
     monkeypatch.chdir(tmp_path)
-    assert main(["plugins", "new", name]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    code, _, line = await called("plugins", "new", name)
+    assert (code, line.count("\n")) == (2, 1)
     assert line.startswith("plugins new: NAME: found ")
     assert list(tmp_path.iterdir()) == []
