@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-import pytest
-
 from scheduler.daemon.kube.event_series import EventKey, EventSeries, ObjectReference
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.http_level import Told
@@ -24,7 +22,6 @@ async def _tell(objects: Objects, reason: str, *pods: str) -> None:
         await objects.post(_EVENTS, json.loads(write.request.body))
 
 
-@pytest.mark.asyncio
 async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
     """Pods that fit no node have events too, in some shapes more than the bindings."""
     with started("devcluster") as server:
@@ -47,7 +44,6 @@ async def test_events_of_other_pods_do_not_stand_for_those_of_bindings():
             assert await waiting == (1, 0)
 
 
-@pytest.mark.asyncio
 async def test_events_that_never_come_are_told_and_not_waited_for(monkeypatch):
     """A scheduler that drops events is measured too."""
     monkeypatch.setattr("tests.bench.http_level._EVENTS_QUIET_S", 0.2)

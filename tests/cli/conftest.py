@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest import mock
 
 import pytest
 
@@ -46,8 +48,10 @@ def hold_lease(
 
 
 @asynccontextmanager
-async def embedded(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Yield a cluster and its kubeconfig."""
+async def embedded(tmp_path: Path, **settings: Any) -> AsyncIterator[DevCluster]:
+    """Yield a cluster, which KUBECONFIG names meanwhile."""
+    kubeconfig = tmp_path / "kubeconfig"
     async with DevCluster(**settings) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        yield cluster, str(tmp_path / "kubeconfig")
+        cluster.write_kubeconfig(kubeconfig)
+        with mock.patch.dict(os.environ, KUBECONFIG=str(kubeconfig)):
+            yield cluster

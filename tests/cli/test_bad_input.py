@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.main import main
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.formats.terminal import LiveLines, Style
 from scheduler.tools.explain.report import report_lines
+from tests.cli.conftest import Called
 
 SNAPSHOTS = {
     "empty": (
@@ -49,16 +49,15 @@ SNAPSHOTS = {
 
 
 @pytest.mark.parametrize(("content", "message"), SNAPSHOTS.values(), ids=SNAPSHOTS)
-def test_an_invalid_snapshot_is_one_line(
-    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_an_invalid_snapshot_is_one_line(
+    content: str, message: str, tmp_path: Path, called: Called
 ) -> None:
     file = tmp_path / "snapshot.json"
     file.write_text(content)
-    assert main(["explain", "p", "--on", str(file)]) == 2
-    err = capsys.readouterr().err
+    code, _, err = await called("explain", "p", "--on", str(file))
+    assert (code, len(err.splitlines())) == (2, 1)
     assert err.startswith(f"{file}: ")
     assert message in err
-    assert len(err.splitlines()) == 1
 
 
 MANIFESTS = {
@@ -99,16 +98,15 @@ MANIFESTS = {
 
 @pytest.mark.parametrize(("manifest", "message"), MANIFESTS.values(), ids=MANIFESTS)
 @pytest.mark.parametrize("command", ["explain", "simulate"])
-def test_an_invalid_manifest_is_one_line(
-    command: str, manifest: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_an_invalid_manifest_is_one_line(
+    command: str, manifest: str, message: str, tmp_path: Path, called: Called
 ) -> None:
     (tmp_path / "m.yaml").write_text(manifest)
     snapshot = tmp_path / "s.json"
     snapshot.write_text('{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}')
-    assert main([command, "-f", str(tmp_path / "m.yaml"), "--on", str(snapshot)]) == 2
-    err = capsys.readouterr().err
+    code, _, err = await called(command, "-f", str(tmp_path / "m.yaml"), "--on", str(snapshot))
+    assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
-    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,22 +142,13 @@ def test_an_invalid_manifest_is_one_line(
         (["explain", "p", "-o", "xml"], "invalid choice: 'xml'"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+async def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Called
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    try:
-        code = main(arguments)
-    except SystemExit as ended:
-        code = int(str(ended.code))
-    err = capsys.readouterr().err
-    assert code == 2
+    code, _, err = await called(*arguments)
+    assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
-    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("n_bytes", [0, 100_000])
@@ -192,10 +181,10 @@ def test_an_answer_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> Non
     assert (ended.returncode, ended.stderr) == (1, said)
 
 
-def test_an_empty_name_of_a_snapshot_is_no_live_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_empty_name_of_a_snapshot_is_no_live_cluster(called: Called) -> None:
     """Such as that of a variable of the shell that is not set."""
-    assert main(["explain", "-A", "--on", ""]) == 2
-    assert "expected a file made by the command record" in capsys.readouterr().err
+    code, _, err = await called("explain", "-A", "--on", "")
+    assert (code, "expected a file made by the command record" in err) == (2, True)
 
 
 def test_control_characters_in_annotations_are_escaped() -> None:

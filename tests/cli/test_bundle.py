@@ -23,7 +23,7 @@ from scheduler.cli.query import bundling
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CORE_EVENT, NODE, POD
-from tests.cli.conftest import Called
+from tests.cli.conftest import Called, embedded
 from tests.cli.test_commands import SECRET, web
 from tests.support import accounts, build
 from tests.support.api_client import Api
@@ -112,7 +112,6 @@ async def scheduled(folder: Path, *arguments: str) -> AsyncIterator[tuple[DevClu
             yield cluster, daemon, token
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Path, called: Called) -> None:
     """Through kubectl's port-forward, as in a cluster; `explain` reads the file."""
@@ -158,17 +157,14 @@ async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Pat
     assert "node-0001" in out
 
 
-@pytest.mark.asyncio
 async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
     tmp_path: Path, called: Called
 ) -> None:
     """A scheduler on this machine, and a user who may read what `explain` reads."""
     path = tmp_path / "bundle.tar.gz"
     async with scheduled(tmp_path) as (cluster, daemon, _):
-        kubeconfig = tmp_path / "reader"
-        token = accounts.new_account(cluster, "reader", accounts.EXPLAIN_READER)
-        kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
-        flags = ("--url", f"http://127.0.0.1:{daemon.port}", "--kubeconfig", str(kubeconfig))
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, accounts.EXPLAIN_READER)
+        flags = ("--url", f"http://127.0.0.1:{daemon.port}", "--kubeconfig", kubeconfig)
         code, _, err = await called("bundle", "-o", str(path), *flags)
     parts = read(path)
     assert code == 0
@@ -183,32 +179,26 @@ async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
     assert SECRET not in "".join(parts.values())
 
 
-@pytest.mark.asyncio
 async def test_where_no_scheduler_runs_in_the_cluster_the_flag_for_one_beside_it_is_named(
     tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the README's embedded cluster, whose scheduler no kubectl can forward to."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    path, kubeconfig = tmp_path / "bundle.tar.gz", tmp_path / "kubeconfig"
-    async with DevCluster(nodes=1) as cluster:
-        cluster.write_kubeconfig(kubeconfig)
-        code, _, err = await called("bundle", "-o", str(path), "--kubeconfig", str(kubeconfig))
+    async with embedded(tmp_path, nodes=1):
+        code, _, err = await called("bundle", "-o", str(tmp_path / "bundle.tar.gz"))
     assert code == 0
     (line,) = (line for line in err.splitlines() if line.startswith("what the scheduler's port answers"))
     assert line.endswith("; of one on this machine name the address of its page: --url http://127.0.0.1:N")
 
 
-@pytest.mark.asyncio
 async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     tmp_path: Path, called: Called
 ) -> None:
     """`explain` says that the bundle has no snapshot."""
     path = tmp_path / "bundle.tar.gz"
     async with DevCluster(nodes=1) as cluster:
-        (tmp_path / "nobody").write_text(
-            kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "nobody"))
-        )
-        flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", str(tmp_path / "nobody"))
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path)
+        flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", kubeconfig)
         code, _, err = await called("bundle", "-o", str(path), *flags)
     assert code == 0
     assert set(read(path)) == {*WRITTEN, "apiserver.json"}
@@ -219,21 +209,17 @@ async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     assert line.startswith(f"{path}: found a support bundle without a snapshot")
 
 
-@pytest.mark.asyncio
 async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a cluster that is too large for a snapshot, whose reading ends early, and of events."""
     monkeypatch.setattr(bundling, "_EVENTS_READ", 2)
     monkeypatch.setattr(bundling, "SNAPSHOT_LIMIT_BYTES", 1_000)
     path = tmp_path / "bundle.tar.gz"
-    async with DevCluster(nodes=3) as cluster:
+    async with embedded(tmp_path, nodes=3) as cluster:
         for number in range(3):
             event = {"metadata": {"name": f"e{number}"}, "reportingComponent": "affinity-scheduler"}
             event |= {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
             cluster.store.create(CORE_EVENT, "default", event)
-        (tmp_path / "k").write_text(kubeconfig_text(cluster.url))
-        code, _, err = await called(
-            "bundle", "-o", str(path), "--url", "http://127.0.0.1:1", "--kubeconfig", str(tmp_path / "k")
-        )
+        code, _, err = await called("bundle", "-o", str(path), "--url", "http://127.0.0.1:1")
     assert code == 0
     parts, lines = read(path), err.splitlines()
     assert "snapshot.json" not in parts
@@ -244,7 +230,6 @@ async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pyt
     assert line in parts["MANIFEST.txt"]
 
 
-@pytest.mark.asyncio
 async def test_a_scheduler_that_hangs_costs_its_time_once(
     tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,18 +241,14 @@ async def test_a_scheduler_that_hangs_costs_its_time_once(
         await reader.read()
         writer.close()
 
-    async with DevCluster(nodes=1) as cluster, await asyncio.start_server(hang, "127.0.0.1", 0) as server:
-        (tmp_path / "k").write_text(kubeconfig_text(cluster.url))
+    async with embedded(tmp_path, nodes=1), await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        code, _, err = await called(
-            "bundle", "-o", str(path), "--url", url, "--kubeconfig", str(tmp_path / "k")
-        )
+        code, _, err = await called("bundle", "-o", str(path), "--url", url)
     assert code == 0
     assert {f"{name}: missing: no answer in time" for name in ANSWERED} <= set(err.splitlines())
     assert "snapshot.json" in read(path)
 
 
-@pytest.mark.asyncio
 @pytest.mark.real
 async def test_a_real_api_server_accepts_every_request(
     real_server: Address, tmp_path: Path, called: Called

@@ -59,26 +59,23 @@ def web(name: str, node: str | None = None) -> build.Json:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+async def served(tmp_path: Path) -> AsyncIterator[DevCluster]:
     """Yield six nodes in three zones. Each zone has a web pod, and a fourth one is pending. A scheduler runs."""
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        kubeconfig = tmp_path / "kubeconfig"
-        cluster.write_kubeconfig(kubeconfig)
+    async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         hold_lease(cluster)
         cluster.store.create(POD, "default", web("web-0", "node-0001"))
         cluster.store.create(POD, "default", web("web-1", "node-0002"))
         cluster.store.create(POD, "default", web("web-2", "node-0003"))
         cluster.store.create(POD, "default", web("web-3"))
-        yield cluster, str(kubeconfig)
+        yield cluster
 
 
-@pytest.mark.asyncio
 async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     tmp_path: Path, called: Called
 ) -> None:
-    async with served(tmp_path) as (cluster, kubeconfig):
+    async with served(tmp_path) as cluster:
         version = cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
-        code, out, err = await called("explain", "web-3", "--kubeconfig", kubeconfig)
+        code, out, err = await called("explain", "web-3")
         assert version == cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
     assert (code, err) == (1, "")
     lines = out.splitlines()
@@ -91,14 +88,13 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     assert all(line == line.rstrip() for line in lines)
 
 
-@pytest.mark.asyncio
 async def test_every_output_format_says_the_same(tmp_path: Path, called: Called) -> None:
     """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
-    async with served(tmp_path) as (_, kubeconfig):
+    async with served(tmp_path):
         snapshot = str(tmp_path / "snapshot.json")
-        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
         base = ("explain", "pod/web-3", "-o", "json")
-        live = await called(*base, "--kubeconfig", kubeconfig)
+        live = await called(*base)
     kept = await called(*base, "--on", snapshot)
     assert (live[0], json.loads(live[1])["suggestions"]) == (1, json.loads(kept[1])["suggestions"])
     assert json.loads(live[1]) == json.loads(kept[1])
@@ -108,7 +104,6 @@ async def test_every_output_format_says_the_same(tmp_path: Path, called: Called)
         assert row["domain"] in wide[1]
 
 
-@pytest.mark.asyncio
 async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
     tmp_path: Path, called: Called
 ) -> None:
@@ -117,18 +112,18 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
         "v": 1, "evaluated": 6, "feasible": 4, "rejected": {"node(s) didn't match pod anti-affinity rules": 2},
         "top": [{"node": "node-0004", "total": 398, "scores": {"TaintToleration": 300, "NodeResourcesFit": 98}}],
     }  # fmt: skip
-    async with served(tmp_path) as (cluster, kubeconfig):
+    async with served(tmp_path) as cluster:
         pod = web("other")
         pod["metadata"]["labels"] = {"app": "other"}
         del pod["spec"]["affinity"]
         created = cluster.store.create(POD, "default", pod)
         await bind_pod(cluster, created, "node-0004", json.dumps(record))
-        code, out, _ = await called("explain", "other", "--kubeconfig", kubeconfig)
+        code, out, _ = await called("explain", "other")
         forged = cluster.store.create(
             POD, "default", {**pod, "metadata": {**pod["metadata"], "name": "forged"}}
         )
         await bind_pod(cluster, forged, "node-0001", json.dumps(record))
-        _, refused, _ = await called("explain", "forged", "--kubeconfig", kubeconfig)
+        _, refused, _ = await called("explain", "forged")
     assert "not written at the bind of this pod, and not shown" in refused
     assert "WHEN IT WAS BOUND" not in refused
     assert code == 0
@@ -153,26 +148,24 @@ async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: 
         await client.request(request, timeout_s=5)
 
 
-@pytest.mark.asyncio
 async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Path, called: Called) -> None:
-    async with served(tmp_path) as (cluster, kubeconfig):
+    async with served(tmp_path) as cluster:
         hold_lease(cluster, name="kube-scheduler")
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
         cluster.store.create(POD, "team", pod)
-        code, out, _ = await called("explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
+        code, out, _ = await called("explain", "-n", "team", "theirs")
     assert code == 0
     assert "note: its schedulerName is default-scheduler, which is no profile of this scheduler" in out
     assert "can be scheduled" in out
 
 
-@pytest.mark.asyncio
 async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called: Called) -> None:
     """A new revision's pods are kept out only by the old ones' own terms, since matchLabelKeys separates revisions."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT + "---\n" + json.dumps(web("bare")))
-    async with served(tmp_path) as (_, kubeconfig):
-        code, out, _ = await called("explain", "-f", str(manifest), "-o", "json", "--kubeconfig", kubeconfig)
+    async with served(tmp_path):
+        code, out, _ = await called("explain", "-f", str(manifest), "-o", "json")
     deployed, bare = json.loads(out)
     assert code == 1
     assert (deployed["pod"], deployed["state"]) == ("web-0", "unschedulable")
@@ -180,12 +173,11 @@ async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called:
     assert (bare["pod"], bare["state"]) == ("bare", "unschedulable")
 
 
-@pytest.mark.asyncio
 async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Path, called: Called) -> None:
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
-    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
+    async with embedded(tmp_path, nodes=6, zones=3):
+        base = ("simulate", "-f", str(manifest))
         code, out, _ = await called(*base)
         fits = await called(*base, "--replicas", "3")
         answered = await called(*base, "-o", "json")
@@ -200,24 +192,6 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Pa
     assert (simulation["placed"], simulation["next"]["state"]) == (3, "unschedulable")
 
 
-@pytest.mark.asyncio
-async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Path, called: Called) -> None:
-    """Documents that create no pods are left out, of whatever kind, and named."""
-    manifest = tmp_path / "app.yaml"
-    other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
-    manifest.write_text(
-        "\n---\n".join(map(json.dumps, (other, web("bare"), {**other, "kind": "StorageClass"})))
-    )
-    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
-        code, out, err = await called(*base, "--replicas", "4")
-    left_out = "ServiceMonitor, StorageClass of monitoring.coreos.com/v1"
-    assert (code, err) == (1, f"read Pod; left out {left_out}\n")
-    assert out.startswith("Pod default/bare: 3 of 4 replicas fit\n")
-    assert "Pod default/bare-3 cannot be scheduled" in out
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("command", ["explain", "simulate"])
 async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path, called: Called) -> None:
     """A Service without a namespace counts: by its selector the default constraints spread the pods of a bare Pod."""
@@ -236,9 +210,9 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
     # Definitions and dashboards are larger than any other manifest, and not parsed.
     (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
     (folder / "dashboards.yaml").write_text(f"items: [{'y' * (5 << 20)}\nkind: ConfigMapList\n")
-    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         hold_lease(cluster, name="kube-scheduler")
-        base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", kubeconfig)
+        base = (command, "-f", str(folder), "-n", "team")
         code, out, err = await called(*base, "-o", "json")
     left_out = "Service of serving.knative.dev/v1, CustomResourceDefinition, ConfigMapList"
     assert (code, err) == (0, f"read Pod, Service; left out {left_out}\n")
@@ -247,14 +221,12 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
         assert all("PodTopologySpread" in node["scores"] for node in answer["scores"])
 
 
-@pytest.mark.asyncio
 async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path, called: Called) -> None:
-    """Nobody has to add up the reports of a folder."""
     for name, cpu in (("small", "1"), ("large", "100")):
         pod = build.pod(name, cpu=cpu)
         (tmp_path / f"{name}.json").write_text(json.dumps(pod))
-    async with embedded(tmp_path, nodes=1, zones=1) as (cluster, kubeconfig):
-        base = ("simulate", "--kubeconfig", kubeconfig, "-f")
+    async with embedded(tmp_path, nodes=1, zones=1) as cluster:
+        base = ("simulate", "-f")
         code, out, _ = await called(*base, str(tmp_path))
         one = await called(*base, str(tmp_path / "small.json"))
         cluster.store.create(POD, "default", build.pod("small", node="node-0001"))
@@ -270,16 +242,15 @@ async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path,
     assert "manifests" not in one[1]
 
 
-@pytest.mark.asyncio
 async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, called: Called) -> None:
     """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
     document = workload("DaemonSet", "agent", build.pod(cpu="3", labels={"app": "a"}))
     manifest = tmp_path / "agent.json"
     manifest.write_text(json.dumps(document))
-    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         full = build.pod("full", node="node-0002", cpu="3")
         cluster.store.create(POD, "default", full)
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
+        base = ("simulate", "-f", str(manifest))
         code, out, _ = await called(*base)
         refused = await called(*base, "--replicas", "2")
     assert code == 1
@@ -292,13 +263,12 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, 
     assert "--replicas: found DaemonSet agent, expected a workload with a number of replicas" in refused[2]
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     tmp_path: Path, called: Called
 ) -> None:
-    async with served(tmp_path) as (cluster, kubeconfig):
+    async with served(tmp_path) as cluster:
         stored = json.dumps(cluster.store.revision(POD, "default", "web-0").obj)
-        code, out, err = await called("snapshot", "-o", str(tmp_path / "s.json"), "--kubeconfig", kubeconfig)
+        code, out, err = await called("snapshot", "-o", str(tmp_path / "s.json"))
     assert SECRET in stored
     text = (tmp_path / "s.json").read_text()
     assert (code, out) == (0, "")
@@ -309,17 +279,16 @@ async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path, called: Called) -> None:
     """Neither is replaced by a file, or the pipe's reader would wait for ever."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
     os.mkfifo(pipe)
     link.symlink_to(target)
     target.touch()
-    async with served(tmp_path) as (_, kubeconfig):
+    async with served(tmp_path):
         reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
         for path in (pipe, link):
-            code, *_ = await called("snapshot", "-o", str(path), "--kubeconfig", kubeconfig)
+            code, *_ = await called("snapshot", "-o", str(path))
             assert code == 0
         async with asyncio.timeout(10):
             piped = await reading
@@ -327,45 +296,41 @@ async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path
     assert len(objects_by_kind(piped)["Node"]) == len(read_objects(target)["Node"]) == 6
 
 
-@pytest.mark.asyncio
 async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path, called: Called) -> None:
     """The namespace is the context's unless -n names another."""
-    async with served(tmp_path) as (_, kubeconfig):
-        found = await called("explain", "nobody", "--kubeconfig", kubeconfig)
-        document = yaml.safe_load(Path(kubeconfig).read_text())
+    async with served(tmp_path):
+        found = await called("explain", "nobody")
+        document = yaml.safe_load((tmp_path / "kubeconfig").read_text())
         document["contexts"][0]["context"]["namespace"] = "team"
-        Path(kubeconfig).write_text(yaml.safe_dump(document))
-        of_context = await called("explain", "nobody", "--kubeconfig", kubeconfig)
-        named = await called("explain", "-n", "other", "nobody", "--kubeconfig", kubeconfig)
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
+        of_context = await called("explain", "nobody")
+        named = await called("explain", "-n", "other", "nobody")
     assert found == (2, "", "there is no pod nobody in namespace default\n")
     assert of_context == (2, "", "there is no pod nobody in namespace team\n")
     assert named == (2, "", "there is no pod nobody in namespace other\n")
 
 
-@pytest.mark.asyncio
 async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called: Called) -> None:
-    async with served(tmp_path) as (_, kubeconfig):
-        document = yaml.safe_load(Path(kubeconfig).read_text())
+    async with served(tmp_path):
+        document = yaml.safe_load((tmp_path / "kubeconfig").read_text())
         (entry,) = document["contexts"]
         document["contexts"].append({"name": "other", "context": {**entry["context"], "namespace": "team"}})
         document["current-context"] = "nowhere"
-        Path(kubeconfig).write_text(yaml.safe_dump(document))
-        base = ("--kubeconfig", kubeconfig, "--context")
-        of_other = await called("explain", "nobody", *base, "other")
-        saved = await called("snapshot", "-o", str(tmp_path / "s.json"), *base, "other")
-        wrong = await called("explain", "nobody", *base, "third")
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
+        of_other = await called("explain", "nobody", "--context", "other")
+        saved = await called("snapshot", "-o", str(tmp_path / "s.json"), "--context", "other")
+        wrong = await called("explain", "nobody", "--context", "third")
     assert of_other == (2, "", "there is no pod nobody in namespace team\n")
     assert saved[0] == 0
     assert wrong[:2] == (2, "")
     assert wrong[2].startswith("--context: found 'third', expected one of ")
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called) -> None:
-    async with embedded(tmp_path, token="right") as (_, kubeconfig):
-        text = Path(kubeconfig).read_text()
-        Path(kubeconfig).write_text(text.replace("right", "wrong"))
-        code, out, err = await called("explain", "p", "--kubeconfig", kubeconfig)
+    async with embedded(tmp_path, token="right"):
+        text = (tmp_path / "kubeconfig").read_text()
+        (tmp_path / "kubeconfig").write_text(text.replace("right", "wrong"))
+        code, out, err = await called("explain", "p")
     assert (code, out) == (2, "")
     assert err.startswith("API server: ")
     assert len(err.splitlines()) == 1

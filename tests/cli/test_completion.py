@@ -12,24 +12,27 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, POD
+from tests.cli.conftest import embedded
 from tests.support import build
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = f'#!/bin/sh\nexec {sys.executable} -m scheduler "$@"\n'
 
 
-def completed(line: str, folder: Path) -> set[str]:
-    """Return what bash proposes after the line, with the code that `completion bash` prints."""
-    program = folder / "affinity-scheduler"
+@pytest.fixture
+def code(tmp_path: Path) -> str:
+    """Install the program, and return what its `completion bash` prints."""
+    program = tmp_path / "affinity-scheduler"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    code = subprocess.run(
-        [program, "completion", "bash"], capture_output=True, text=True, env=environment(folder)
-    )
+    return subprocess.check_output([program, "completion", "bash"], text=True, env=environment(tmp_path))
+
+
+def completed(line: str, folder: Path, code: str) -> set[str]:
+    """Return what bash proposes after the line, with this code."""
     script = f"""
-{code.stdout}
+{code}
 COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; COMP_KEY=9; read -ra COMP_WORDS <<< "$COMP_LINE"
 _python_argcomplete affinity-scheduler
 printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -43,12 +46,9 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not on PATH")
-async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: Path) -> None:
-    async with DevCluster(nodes=2, zones=2) as cluster:
-        kubeconfig = tmp_path / "kubeconfig"
-        cluster.write_kubeconfig(kubeconfig)
+async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: Path, code: str) -> None:
+    async with embedded(tmp_path, nodes=2, zones=2) as cluster:
         cluster.store.create(POD, "kube-system", build.pod("dns", namespace="kube-system"))
         cluster.store.create(POD, "default", build.pod("web"))
         labels = {"matchLabels": {"app": "shop"}}
@@ -58,29 +58,29 @@ async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: 
         for line, expected in (
             ("affinity-scheduler ex", {"explain"}),
             ("affinity-scheduler simulate --with", {"--without-zone"}),
-            (f"affinity-scheduler explain --kubeconfig {kubeconfig} -n kube-s", {"kube-system"}),
-            (f"affinity-scheduler explain --kubeconfig {kubeconfig} -n kube-system d", {"dns"}),
-            (f"affinity-scheduler explain --kubeconfig {kubeconfig} w", {"web"}),
-            (f"affinity-scheduler explain --kubeconfig {kubeconfig} kube-system/d", {"kube-system/dns"}),
-            (f"affinity-scheduler explain --kubeconfig {kubeconfig} deploy/", {"deploy/shop"}),
+            ("affinity-scheduler explain -n kube-s", {"kube-system"}),
+            ("affinity-scheduler explain -n kube-system d", {"dns"}),
+            ("affinity-scheduler explain w", {"web"}),
+            ("affinity-scheduler explain kube-system/d", {"kube-system/dns"}),
+            ("affinity-scheduler explain deploy/", {"deploy/shop"}),
             (
-                f"affinity-scheduler simulate --kubeconfig {kubeconfig} --drain node",
+                "affinity-scheduler simulate --drain node",
                 {"node-0001", "node-0002"},
             ),
-            (f"affinity-scheduler simulate --kubeconfig {kubeconfig} --without-zone zone-b", {"zone-b"}),
+            ("affinity-scheduler simulate --without-zone zone-b", {"zone-b"}),
             (
-                f"affinity-scheduler simulate --kubeconfig {kubeconfig} --drain node-0001,node-0002,n",
+                "affinity-scheduler simulate --drain node-0001,node-0002,n",
                 {"node-0001,node-0002,node-0001", "node-0001,node-0002,node-0002"},
             ),
-            (f"affinity-scheduler enforce --kubeconfig {kubeconfig} --namespace kube-s", {"kube-system"}),
+            ("affinity-scheduler enforce --namespace kube-s", {"kube-system"}),
             (
-                f"affinity-scheduler enforce --kubeconfig {kubeconfig} --protected-namespaces default,kube-s",
+                "affinity-scheduler enforce --protected-namespaces default,kube-s",
                 {"default,kube-system"},
             ),
-            (f"affinity-scheduler simulate -f {tmp_path}/kubec", {str(kubeconfig)}),
+            (f"affinity-scheduler simulate -f {tmp_path}/kubec", {f"{tmp_path}/kubeconfig"}),
             (f"affinity-scheduler explain --kubeconfig {tmp_path}/absent w", {""}),
         ):
-            assert await asyncio.to_thread(completed, line, tmp_path) == expected, line
+            assert await asyncio.to_thread(completed, line, tmp_path, code) == expected, line
 
 
 def test_kubectl_gets_a_name_a_line(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -22,9 +21,9 @@ def web(name: str, node: str, *, owner: str = "ReplicaSet") -> build.Json:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+async def served(tmp_path: Path) -> AsyncIterator[DevCluster]:
     """Yield six nodes in three zones; a budget lets two web pods on node-0001 go one at a time."""
-    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         for pod in (
             web("web-0", "node-0001"),
             web("web-1", "node-0001"),
@@ -41,7 +40,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
         allowed = {"status": {"disruptionsAllowed": 1}}
         cluster.store.patch(POD_DISRUPTION_BUDGET, "default", "web", allowed, subresource="status")
-        yield cluster, kubeconfig
+        yield cluster
 
 
 async def with_commas_and_as_yaml(called: Called, *base: str) -> None:
@@ -59,14 +58,13 @@ async def with_commas_and_as_yaml(called: Called, *base: str) -> None:
     assert yaml_texts[0].startswith(f"{next(iter(document))}: ")
 
 
-@pytest.mark.asyncio
 async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Called) -> None:
     """A live cluster and its snapshot give the same answer; nothing is written."""
     snapshot = str(tmp_path / "snapshot.json")
-    async with served(tmp_path) as (cluster, kubeconfig):
+    async with served(tmp_path) as cluster:
         before = cluster.store.resource_version
-        code, out, err = await called("simulate", "--drain", "node-0001", "--kubeconfig", kubeconfig)
-        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        code, out, err = await called("simulate", "--drain", "node-0001")
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
         assert cluster.store.resource_version == before
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -80,26 +78,9 @@ async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Calle
     await with_commas_and_as_yaml(called, "simulate", "--on", snapshot)
 
 
-@pytest.mark.asyncio
-async def test_a_drain_counts_pods_without_a_controller_that_nothing_makes_anew(
-    tmp_path: Path, called: Called
-) -> None:
-    async with served(tmp_path) as (_, kubeconfig):
-        base = ("simulate", "--kubeconfig", kubeconfig)
-        code, out, _ = await called(*base, "--drain", "node-0001", "node-0004")
-        gone = await called(*base, "--without-zone", "zone-a")
-    lines = out.splitlines()
-    assert (code, lines[0]) == (1, "Drain of 2 nodes: 2 of 3 pods find a place elsewhere")
-    stays = "  1 pod leaves: without a controller: nothing makes them anew (default/bare)"
-    assert f"{stays}; kubectl drain refuses it without --force" in lines
-    assert gone[1].splitlines()[0] == "Without zone zone-a: 2 of 3 pods find a place elsewhere"
-    assert stays in gone[1].splitlines()
-
-
-@pytest.mark.asyncio
 async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Called) -> None:
-    async with served(tmp_path) as (_, kubeconfig):
-        base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")
+    async with served(tmp_path):
+        base = ("simulate", "-o", "json")
         code, out, _ = await called(*base, "--without-zone", "zone-a")
         unknown = await called(*base, "--without-zone", "zone-z")
         empty = await called(*base, "--without-zone", "")
@@ -124,19 +105,18 @@ async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Cal
     assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]
 
 
-@pytest.mark.asyncio
 async def test_pods_of_a_workload_without_a_place_are_one_line(tmp_path: Path, called: Called) -> None:
     """A wide table has them one by one; a workload can be given to `explain` as it is printed."""
-    async with embedded(tmp_path, nodes=3, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=3, zones=3) as cluster:
         for number in range(4):
             pod = web(f"web-{number}", "node-0001")
             pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "zone-a"}
             cluster.store.create(POD, "default", pod)
-        base = ("simulate", "--kubeconfig", kubeconfig, "--without-zone", "zone-a")
+        base = ("simulate", "--without-zone", "zone-a")
         code, out, _ = await called(*base)
         wide = await called(*base, "-o", "wide")
         answered = await called(*base, "-o", "json")
-        explained = await called("explain", "--kubeconfig", kubeconfig, "default/rs/web")
+        explained = await called("explain", "default/rs/web")
     assert code == 1
     lines = out.splitlines()
     place = lines.index("NO PLACE")

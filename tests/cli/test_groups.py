@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -30,8 +28,6 @@ from tests.support.forking import forked
 from tests.support.snapshots import read_objects
 from tests.support.workloads import workload
 
-pytestmark = pytest.mark.asyncio
-
 BLOCK, RACK = "example.com/block", "example.com/rack"
 GANG = {
     "schedulingPolicy": {"gang": {"minCount": 3}},
@@ -45,9 +41,9 @@ def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: obj
 
 
 @asynccontextmanager
-async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+async def served(tmp_path: Path) -> AsyncIterator[DevCluster]:
     """Yield six nodes of four CPUs in three zones, and a gang of three, of which no zone takes more than two."""
-    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         for api_version in (KUBERNETES, COSCHEDULING):
             cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", definition(api_version))
         kind = cluster.store.kinds.of(KUBERNETES, "PodGroup")
@@ -58,7 +54,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
             cluster.store.create(POD, "default", member(f"m-{index}", cpu="3", schedulingGroup=of_gang))
         waiting = {"scheduling.x-k8s.io/pod-group": "later"}
         cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
-        yield cluster, kubeconfig
+        yield cluster
 
 
 async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, called: Called) -> None:
@@ -71,9 +67,9 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, call
         ("explain", "rank-0", "-o", "json"),
         ("simulate", "-f", str(manifest), "-o", "json"),
     )
-    async with served(tmp_path) as (_, kubeconfig):
-        live = [await called(*command, "--kubeconfig", kubeconfig) for command in commands]
-        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+    async with served(tmp_path):
+        live = [await called(*command) for command in commands]
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
     assert [await called(*command, "--on", snapshot) for command in commands] == live
     gang, alone, (simulation,) = (json.loads(out) for _, out, _ in live)
     assert gang["group"] == "default/gang"
@@ -94,7 +90,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path
     template["metadata"]["annotations"] = {"kueue.x-k8s.io/podset-required-topology": RACK}
     manifest.write_text(json.dumps(workload("Job", "j", template, 3)))
     command = ("simulate", "-f", str(manifest), "-o", "json")
-    async with embedded(tmp_path, nodes=0) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=0) as cluster:
         cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", topology_definition())
         kind = cluster.store.kinds.of(f"{KUEUE}/v1beta2", "Topology")
         assert kind is not None
@@ -103,10 +99,10 @@ async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path
             cluster.store.create(
                 NODE, "", build.node(name, labels=labels, allocatable={"cpu": "1", "pods": "9"})
             )
-        without = await called(*command, "--kubeconfig", kubeconfig)
+        without = await called(*command)
         cluster.store.create(kind, "", topology("room", BLOCK, RACK))
-        live = await called(*command, "--kubeconfig", kubeconfig)
-        assert (await called("snapshot", "-o", str(snapshot), "--kubeconfig", kubeconfig))[0] == 0
+        live = await called(*command)
+        assert (await called("snapshot", "-o", str(snapshot)))[0] == 0
     assert await called(*command, "--on", str(snapshot)) == live
     assert json.loads(without[1])[0]["placed"] == 3
     assert json.loads(live[1])[0]["placed"] == 0
@@ -114,11 +110,10 @@ async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path
 
 
 async def test_a_malformed_member_has_no_place(tmp_path: Path, called: Called) -> None:
-    async with embedded(tmp_path, nodes=1) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=1) as cluster:
         labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "many"}
         cluster.store.create(POD, "default", member("odd", cpu="1", labels=labels))
-        base = ("--kubeconfig", kubeconfig, "-o", "json")
-        code, out, _ = await called("explain", "odd", *base)
+        code, out, _ = await called("explain", "odd", "-o", "json")
     answer = json.loads(out)
     assert (code, answer["state"]) == (1, "unschedulable")
     assert answer["message"] == (
@@ -131,12 +126,11 @@ async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
 ) -> None:
     """There the label of coscheduling means nothing."""
     snapshot = str(tmp_path / "snapshot.json")
-    async with embedded(tmp_path, nodes=1) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=1) as cluster:
         waiting = {"scheduling.x-k8s.io/pod-group": "later"}
         cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
-        base = ("--kubeconfig", kubeconfig)
-        assert (await called("snapshot", "-o", snapshot, *base))[0] == 0
-        live = await called("explain", "rank-0", "-o", "json", *base)
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
+        live = await called("explain", "rank-0", "-o", "json")
     assert await called("explain", "rank-0", "-o", "json", "--on", snapshot) == live
     assert json.loads(live[1])["state"] == "schedulable"
     assert not [name for name in read_objects(snapshot) if "Group" in name]
@@ -144,7 +138,8 @@ async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
 
 async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
     file = tmp_path / "day.jsonl"
-    async with served(tmp_path) as (_, kubeconfig):
+    async with served(tmp_path):
+        kubeconfig = str(tmp_path / "kubeconfig")
         process = await forked("scheduler", "record", "-o", str(file), "--kubeconfig", kubeconfig)
         assert b"Recording changes" in await process.stderr.readline()
         process.send_signal(signal.SIGTERM)

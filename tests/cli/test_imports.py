@@ -59,7 +59,6 @@ def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_the_menu_imports_no_command() -> None:
-    """Neither do the libraries of any command come with it."""
     imported = imported_by("--help")
     assert {name for name in imported if name.startswith("scheduler")} == {
         "scheduler",
@@ -111,7 +110,6 @@ def test_the_version_needs_nothing_else() -> None:
     "command", [["explain", "web-0"], ["simulate", "-f"], ["simulate", "--drain", "node-0"]]
 )
 def test_a_snapshot_is_read_without_a_client(command: list[str], snapshot: str, tmp_path: Path) -> None:
-    """No part of the answer comes from a server, and none goes through the port of a daemon."""
     if command[-1] == "-f":
         manifest = tmp_path / "pod.json"
         manifest.write_text(json.dumps(build.pod("new")))
@@ -126,7 +124,6 @@ def test_a_snapshot_is_read_without_a_client(command: list[str], snapshot: str, 
     "command", [["plugins"], ["check-config", str(ROOT / "config/affinity-scheduler.yaml")]]
 )
 def test_a_command_about_configurations_needs_no_client(command: list[str]) -> None:
-    """It reads files alone."""
     imported = imported_by(*command)
     assert imported.isdisjoint(_NETWORK)
     assert rooms(imported).isdisjoint(_SERVING_ROOMS | {"kube"})

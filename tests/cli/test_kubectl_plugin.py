@@ -13,6 +13,7 @@ import pytest
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD
+from tests.cli.conftest import embedded
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.daemon import running
@@ -21,7 +22,6 @@ from tests.support.waiting import until
 PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise SystemExit(main())\n"
 
 
-@pytest.mark.asyncio
 async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Path) -> None:
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
     async with DevCluster(nodes=3) as cluster:
@@ -37,15 +37,13 @@ async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Pat
     assert DECISION_ANNOTATION not in (stored["metadata"].get("annotations") or {})
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
     plugin = tmp_path / "kubectl-affinity"
     plugin.write_text(PLUGIN)
     plugin.chmod(0o755)
     pod = build.pod("p", node_selector={"disk": "ssd"})
-    async with DevCluster(nodes=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=3) as cluster:
         cluster.store.create(POD, "default", pod)
         process = await asyncio.create_subprocess_exec(
             *("kubectl", "affinity", "explain", "p"),
@@ -54,7 +52,6 @@ async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
             env={
                 **os.environ,
                 "PATH": f"{tmp_path}:{os.environ['PATH']}",
-                "KUBECONFIG": str(tmp_path / "kubeconfig"),
                 "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             },
         )

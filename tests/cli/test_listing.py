@@ -20,8 +20,6 @@ from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
 from tests.support.scripted_server import reply, scripted
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.mark.parametrize(
     "command",
@@ -83,15 +81,13 @@ def kubeconfig_without(cluster: DevCluster, folder: Path, *resources: str) -> st
         if "resources" in rule:
             rule["resources"] = [each for each in rule["resources"] if each not in resources] or ["none"]
     (folder / "role.yaml").write_text(json.dumps(reader))
-    token = accounts.new_account(cluster, "person", folder / "role.yaml")
-    (folder / "k").write_text(kubeconfig_text(cluster.url, token=token))
-    return str(folder / "k")
+    return accounts.person_kubeconfig(cluster, folder, folder / "role.yaml")
 
 
 async def test_a_kind_that_may_not_be_listed_is_named(tmp_path: Path, called: Called) -> None:
     """An explanation without it may be wrong, so that it says so, later too; roles of earlier releases lack devices."""
     snapshot = str(tmp_path / "s.json")
-    async with served(tmp_path) as (cluster, _):
+    async with served(tmp_path) as cluster:
         kubeconfig = kubeconfig_without(cluster, tmp_path, "resourceclaims")
         code, out, err = await called("explain", "web-0", "--kubeconfig", kubeconfig)
         _, _, taken = await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig)
@@ -110,7 +106,7 @@ async def test_a_bundle_has_a_snapshot_without_the_kinds_that_may_not_be_listed(
 ) -> None:
     """Other commands need these kinds and end; what reads the bundle says what its answer disregards."""
     path = tmp_path / "bundle.tar.gz"
-    async with served(tmp_path) as (cluster, _):
+    async with served(tmp_path) as cluster:
         kubeconfig = kubeconfig_without(cluster, tmp_path, "storageclasses", "poddisruptionbudgets")
         code, out, refused = await called("snapshot", "-o", "-", "--kubeconfig", kubeconfig)
         assert (code, out, len(refused.splitlines())) == (2, "", 1)
@@ -138,7 +134,7 @@ async def test_without_pods_or_nodes_a_bundle_has_no_snapshot(
     resource: str, tmp_path: Path, called: Called
 ) -> None:
     path = tmp_path / "bundle.tar.gz"
-    async with served(tmp_path) as (cluster, _):
+    async with served(tmp_path) as cluster:
         kubeconfig = kubeconfig_without(cluster, tmp_path, resource)
         flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", kubeconfig)
         code, _, err = await called("bundle", "-o", str(path), *flags)

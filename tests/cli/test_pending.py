@@ -14,7 +14,6 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import LEASE, NAMESPACE, POD
 from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import accounts, build
-from tests.support.cluster import kubeconfig_text
 from tests.support.snapshots import read_objects
 
 OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
@@ -32,19 +31,16 @@ def bare(name: str, **spec: object) -> build.Json:
 
 
 @asynccontextmanager
-async def served(
-    tmp_path: Path, *pods: build.Json, runs: bool = True
-) -> AsyncIterator[tuple[DevCluster, str]]:
+async def served(tmp_path: Path, *pods: build.Json, runs: bool = True) -> AsyncIterator[DevCluster]:
     """Yield three nodes, a scheduler if it `runs`, and the pods."""
-    async with embedded(tmp_path, nodes=3, zones=3) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=3, zones=3) as cluster:
         if runs:
             hold_lease(cluster)
         for pod in pods:
             cluster.store.create(POD, "default", pod)
-        yield cluster, kubeconfig
+        yield cluster
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("holder", "age_s", "why"),
     [
@@ -59,12 +55,12 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
 ) -> None:
     """It is said first, of a live cluster and of its snapshot, and the exit code is 1."""
     snapshot = str(tmp_path / "snapshot.json")
-    async with served(tmp_path, bare("web", **OURS), runs=False) as (cluster, kubeconfig):
+    async with served(tmp_path, bare("web", **OURS), runs=False) as cluster:
         if holder is not None:
             hold_lease(cluster, holder=holder, age_s=age_s)
-        code, out, _ = await called("explain", "web", "--kubeconfig", kubeconfig)
-        table = await called("explain", "--kubeconfig", kubeconfig)
-        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        code, out, _ = await called("explain", "web")
+        table = await called("explain")
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
     fits = "fits on 3 of 3 nodes; "
     if not why:
         assert (code, out.splitlines()[0].split(" (")[0]) == (0, "Pod default/web can be scheduled")
@@ -83,13 +79,12 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
     )
 
 
-@pytest.mark.asyncio
 async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
     tmp_path: Path, called: Called
 ) -> None:
-    async with served(tmp_path, bare("typo", schedulerName="afinity-scheduler")) as (_, kubeconfig):
-        code, out, _ = await called("explain", "typo", "--kubeconfig", kubeconfig)
-        table = await called("explain", "--kubeconfig", kubeconfig)
+    async with served(tmp_path, bare("typo", schedulerName="afinity-scheduler")):
+        code, out, _ = await called("explain", "typo")
+        table = await called("explain")
     assert code == 1
     assert out.splitlines()[:2] == [
         "Pod default/typo has no scheduler",
@@ -99,16 +94,15 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
     assert "no known scheduler has the name afinity-scheduler  did you mean affinity-scheduler?" in table[1]
 
 
-@pytest.mark.asyncio
 async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
     theirs = {"schedulerName": "volcano"}
     placed = bare("placed", nodeName="node-0001", **theirs), bare("old", nodeName="node-0001")
     pods = *placed, bare("waits", **theirs), bare("plain")
-    async with served(tmp_path, *pods) as (cluster, kubeconfig):
-        code, out, _ = await called("explain", "waits", "--kubeconfig", kubeconfig)
-        unknown = await called("explain", "plain", "--kubeconfig", kubeconfig)
+    async with served(tmp_path, *pods) as cluster:
+        code, out, _ = await called("explain", "waits")
+        unknown = await called("explain", "plain")
         hold_lease(cluster, name="kube-scheduler", age_s=600)
-        stopped = await called("explain", "plain", "--kubeconfig", kubeconfig)
+        stopped = await called("explain", "plain")
     assert code == 0
     assert "note: whether volcano runs now cannot be seen" in out
     assert unknown[0] == 0
@@ -120,23 +114,6 @@ async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Pa
     )
 
 
-@pytest.mark.asyncio
-async def test_a_pod_without_a_scheduler_name_needs_a_default_scheduler(
-    tmp_path: Path, called: Called
-) -> None:
-    async with served(tmp_path, bare("plain")) as (_, kubeconfig):
-        code, out, _ = await called("explain", "plain", "--kubeconfig", kubeconfig)
-        table = await called("explain", "--kubeconfig", kubeconfig)
-    meant = "did you mean schedulerName: affinity-scheduler?"
-    assert code == 1
-    assert out.splitlines()[:2] == [
-        "Pod default/plain has no scheduler",
-        f"  nothing is seen to serve default-scheduler; {meant}",
-    ]
-    assert f"  nothing is seen to serve default-scheduler  {meant}\n" in table[1]
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("name", "note"),
     [
@@ -151,8 +128,8 @@ async def test_simulate_says_that_no_scheduler_has_the_name(
     name: str, note: str, tmp_path: Path, called: Called
 ) -> None:
     (tmp_path / "web.json").write_text(json.dumps(bare("web", schedulerName=name)))
-    async with served(tmp_path) as (_, kubeconfig):
-        file = ("-f", str(tmp_path / "web.json"), "--kubeconfig", kubeconfig)
+    async with served(tmp_path):
+        file = ("-f", str(tmp_path / "web.json"))
         code, out, _ = await called("simulate", *file)
         explained = await called("explain", *file)
     assert code == 0
@@ -161,7 +138,6 @@ async def test_simulate_says_that_no_scheduler_has_the_name(
     assert note in explained[1]
 
 
-@pytest.mark.asyncio
 async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) -> None:
     """A label that is nearly one of a node is a slip of the pen, which is the change that would help."""
     big = [build.container(requests={"cpu": "6400"})]
@@ -170,10 +146,10 @@ async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) 
         bare("value", **OURS, nodeSelector={"topology.kubernetes.io/zone": "zone-z"}),
         bare("big", **OURS, containers=big),
     )
-    async with served(tmp_path, *pods) as (_, kubeconfig):
-        table = (await called("explain", "--kubeconfig", kubeconfig))[1]
-        single = (await called("explain", "typo", "--kubeconfig", kubeconfig))[1]
-        other = (await called("explain", "big", "--kubeconfig", kubeconfig))[1]
+    async with served(tmp_path, *pods):
+        table = (await called("explain"))[1]
+        single = (await called("explain", "typo"))[1]
+        other = (await called("explain", "big"))[1]
     rows = {line.split()[0]: line for line in table.splitlines() if line.startswith("  pod/")}
     asked = "no node has the label topology.kubernetes.io/zon; did you mean topology.kubernetes.io/zone?"
     assert asked in rows["pod/typo"]
@@ -186,10 +162,9 @@ async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) 
     assert "No small change would help." in other
 
 
-@pytest.mark.asyncio
 async def test_a_lease_in_another_namespace_counts(tmp_path: Path, called: Called) -> None:
     """An installation may have its own; the command need not be given its configuration."""
-    async with served(tmp_path, bare("web", **OURS), runs=False) as (cluster, kubeconfig):
+    async with served(tmp_path, bare("web", **OURS), runs=False) as cluster:
         hold_lease(cluster)
         lease = cluster.store.revision(LEASE, "kube-system", "affinity-scheduler").obj
         cluster.store.create(NAMESPACE, "", build.namespace("own"))
@@ -197,24 +172,22 @@ async def test_a_lease_in_another_namespace_counts(tmp_path: Path, called: Calle
         cluster.store.create(
             LEASE, "own", {"metadata": {"name": "affinity-scheduler"}, "spec": lease["spec"]}
         )
-        code, out, _ = await called("explain", "web", "--kubeconfig", kubeconfig)
+        code, out, _ = await called("explain", "web")
     assert (code, "can be scheduled" in out) == (0, True)
 
 
-@pytest.mark.asyncio
 async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Called) -> None:
-    (role,) = [accounts.EXPLAIN_READER]
-    async with served(tmp_path, bare("web", **OURS)) as (cluster, _):
-        text = role.read_text().replace("[affinity-scheduler, kube-scheduler]", "[kube-scheduler]")
+    async with served(tmp_path, bare("web", **OURS)) as cluster:
+        text = accounts.EXPLAIN_READER.read_text().replace(
+            "[affinity-scheduler, kube-scheduler]", "[kube-scheduler]"
+        )
         (tmp_path / "role.yaml").write_text(text)
-        token = accounts.new_account(cluster, "person", tmp_path / "role.yaml")
-        (tmp_path / "person").write_text(kubeconfig_text(cluster.url, token=token))
-        code, out, err = await called("explain", "web", "--kubeconfig", str(tmp_path / "person"))
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, tmp_path / "role.yaml")
+        code, out, err = await called("explain", "web", "--kubeconfig", kubeconfig)
     assert (code, "Lease" in err, "403" in err) == (0, False, False)
     assert "note: whether affinity-scheduler runs is not known: 403 Forbidden" in out
 
 
-@pytest.mark.asyncio
 async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
     pods = [
         *(member(f"shop-54d9-{letter}", cpu="4") for letter in "abc"),
@@ -222,14 +195,14 @@ async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called
     ]
     gated = {**OURS, "schedulingGates": [{"name": "example.com/gate"}]}
     placed = member("shop-54d9-d", node="node-0001")
-    async with served(tmp_path, *pods, placed, bare("gated", **gated)) as (cluster, kubeconfig):
+    async with served(tmp_path, *pods, placed, bare("gated", **gated)) as cluster:
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         cluster.store.create(POD, "team", {**bare("alone", **OURS), "metadata": {"name": "alone"}})
-        everywhere = await called("explain", "-A", "--kubeconfig", kubeconfig)
-        here = await called("explain", "-n", "default", "--kubeconfig", kubeconfig)
-        answered = await called("explain", "-A", "-o", "json", "--kubeconfig", kubeconfig)
-        unknown = await called("explain", "-n", "defalt", "--kubeconfig", kubeconfig)
-        empty = await called("explain", "-n", "kube-system", "--kubeconfig", kubeconfig)
+        everywhere = await called("explain", "-A")
+        here = await called("explain", "-n", "default")
+        answered = await called("explain", "-A", "-o", "json")
+        unknown = await called("explain", "-n", "defalt")
+        empty = await called("explain", "-n", "kube-system")
     assert (everywhere[0], here[0]) == (1, 1)
     lines = everywhere[1].splitlines()
     assert lines[0] == "Pending in all namespaces: 5 pods of 3 workloads"
@@ -264,22 +237,11 @@ async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called
     assert empty == (0, "Pending in namespace kube-system: nothing\n", "")
 
 
-@pytest.mark.asyncio
-async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Path, called: Called) -> None:
-    alone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=shop"))])
-    old = [member(f"old-{n}", revision="old", node=f"node-000{n}", affinity=alone) for n in (1, 2, 3)]
-    async with served(tmp_path, *old, member("new", affinity=alone)) as (_, kubeconfig):
-        code, out, _ = await called("explain", "-A", "--kubeconfig", kubeconfig)
-    assert code == 1
-    assert "  Deployment default/shop rolls out with maxSurge: 0, maxUnavailable: 1" in out
-
-
-@pytest.mark.asyncio
 async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called: Called) -> None:
     """As kubectl names it, or as the output prints it; several at once."""
     pods = [member(f"shop-54d9-{letter}", cpu="100") for letter in "abc"]
-    async with served(tmp_path, *pods, member("calm-1", "calm", node="node-0001")) as (_, kubeconfig):
-        base = ("explain", "--kubeconfig", kubeconfig)
+    async with served(tmp_path, *pods, member("calm-1", "calm", node="node-0001")):
+        base = ("explain",)
         code, out, _ = await called(*base, "deploy/shop")
         for written in ("deployment/shop", "deployments.apps/shop", "default/deploy/shop", "rs/shop-54d9"):
             assert (await called(*base, written))[0] == 1, written

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.main import main
-from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from scheduler.sdk.testing import Cluster, make_node, make_pod
-from tests.cli.conftest import Called, hold_lease
+from tests.cli.conftest import Called, embedded, hold_lease
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples" / "plugins"
 FLAGS = ("--plugins", str(EXAMPLES), "--config", str(EXAMPLES / "configuration.yaml"))
@@ -26,12 +24,10 @@ def _pod(name: str, **more: Any) -> dict[str, Any]:
     return make_pod(name, labels={"team": "blue"}, scheduler="own-rules", **more)
 
 
-@pytest.mark.asyncio
 async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, called: Called) -> None:
     """The snapshot has the annotation that a rule reads, and no other."""
-    file, kubeconfig = tmp_path / "snap.json.gz", tmp_path / "kubeconfig"
-    async with DevCluster() as cluster:
-        cluster.write_kubeconfig(kubeconfig)
+    file = tmp_path / "snap.json.gz"
+    async with embedded(tmp_path) as cluster:
         for name, price in (("a", "1.00"), ("b", "0.10"), ("c", "0.50")):
             annotations = {PRICE: price, f"example.com/{SECRET}": SECRET}
             labels = {RACK: "full" if name == "a" else "free"}
@@ -40,9 +36,8 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, 
             cluster.store.create(POD, "default", _pod(name, node="a"))
         cluster.store.create(POD, "default", _pod("new"))
         hold_lease(cluster)
-        base = ("--kubeconfig", str(kubeconfig), *FLAGS)
-        live = await called("explain", "new", "-o", "json", *base)
-        assert (await called("snapshot", "-o", str(file), *base))[0] == 0
+        live = await called("explain", "new", "-o", "json", *FLAGS)
+        assert (await called("snapshot", "-o", str(file), *FLAGS))[0] == 0
     kept = await called("explain", "new", "-o", "json", "--on", str(file), *FLAGS)
     assert (live[0], json.loads(live[1])) == (0, json.loads(kept[1]))
     (best, other) = json.loads(live[1])["scores"]
@@ -57,7 +52,6 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, 
     assert (decision.node, decision.refused_by) == ("b", {"a": "TeamPerRack"})
 
 
-@pytest.mark.asyncio
 async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called) -> None:
     """One line each, and exit code 2; before anything is asked of a cluster."""
     broken = tmp_path / "broken.py"
@@ -71,12 +65,12 @@ async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called
 
 
 @pytest.mark.parametrize("name", ["Json", "Class", "Scheduler", "AffinityScheduler", "Numpy", "lower"])
-def test_a_rule_is_not_written_where_its_test_could_not_import_it(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+async def test_a_rule_is_not_written_where_its_test_could_not_import_it(
+    name: str, tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file would take the place of a module, or be no module's."""
     monkeypatch.chdir(tmp_path)
-    assert main(["plugins", "new", name]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    code, _, line = await called("plugins", "new", name)
+    assert (code, line.count("\n")) == (2, 1)
     assert line.startswith("plugins new: NAME: found ")
     assert list(tmp_path.iterdir()) == []

@@ -6,26 +6,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from scheduler.sandbox.devcluster.access.rbac import Attributes
 from tests.cli.conftest import Called
 from tests.cli.test_commands import DEPLOYMENT, served
 from tests.support import accounts
-from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
 from tests.support.rights import granted
 
 
-@pytest.mark.asyncio
 async def test_the_role_has_exactly_the_rights_that_the_commands_use(tmp_path: Path, called: Called) -> None:
     record, manifest = accounts.Record(), tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
-    async with served(tmp_path) as (cluster, _):
+    async with served(tmp_path) as cluster:
         cluster.decision_listeners.append(record.add)
-        kubeconfig = tmp_path / "person"
-        token = accounts.new_account(cluster, "person", accounts.EXPLAIN_READER)
-        kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, accounts.EXPLAIN_READER)
         for command, code in {
             ("explain", "web-3"): 1,
             ("explain", "web-0"): 0,
@@ -35,7 +29,7 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(tmp_path: P
             ("simulate", "--drain", "node-0001"): 1,
             ("snapshot", "-o", str(tmp_path / "snapshot.json")): 0,
         }.items():
-            assert (await called(*command, "--kubeconfig", str(kubeconfig)))[0] == code
+            assert (await called(*command, "--kubeconfig", kubeconfig))[0] == code
     (user,) = record.granted
     assert record.refused == {}
     (role,) = documents(accounts.EXPLAIN_READER)

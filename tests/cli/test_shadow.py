@@ -10,24 +10,19 @@ from tests.cli.conftest import Called
 from tests.cli.test_commands import served
 from tests.cli.test_rights import granted_rights, used_rights
 from tests.support import accounts
-from tests.support.cluster import kubeconfig_text
 from tests.support.forking import forked
 from tests.support.manifest_files import documents
 
 ROLE = accounts.EXPLAIN_READER.parents[1] / "shadow" / "role.yaml"
 
 
-@pytest.mark.asyncio
 async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) -> None:
     """It needs the lists and watches of all kinds; without pods of its own the report has nothing to tell."""
     record = accounts.Record()
-    async with served(tmp_path) as (cluster, _):
+    async with served(tmp_path) as cluster:
         cluster.decision_listeners.append(record.add)
-        kubeconfig = tmp_path / "person"
-        kubeconfig.write_text(
-            kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "person", ROLE))
-        )
-        shadow = await forked("scheduler", "shadow", "--for", "500ms", "--kubeconfig", str(kubeconfig))
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, ROLE)
+        shadow = await forked("scheduler", "shadow", "--for", "500ms", "--kubeconfig", kubeconfig)
         out, _ = await shadow.communicate()
     assert shadow.returncode == 0
     assert out.decode().startswith("0 pods bound by default-scheduler: 0 as we would")
@@ -42,7 +37,6 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
     assert {each[2] for each in allowed} == {"list", "watch"}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "flags", [("--for", "soon"), ("--for", "0s"), ("--percentage-of-nodes-to-score", "101")]
 )

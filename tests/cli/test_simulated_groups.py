@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.cli.conftest import Called, embedded
 from tests.support import build
@@ -30,7 +28,7 @@ async def _simulated(
     running: tuple[build.Json, ...] = (),
 ) -> str:
     """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods, of which some are pending."""
-    async with embedded(tmp_path) as (cluster, kubeconfig):
+    async with embedded(tmp_path) as cluster:
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):
                 node = build.node(f"{rack}-{index}", labels={"rack": rack}, allocatable={"cpu": "1"})
@@ -43,23 +41,11 @@ async def _simulated(
         for pod in running:
             cluster.store.create(POD, "default", pod)
         (tmp_path / "group.json").write_text(json.dumps(job))
-        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        arguments = ("-f", str(tmp_path / "group.json"))
         _, out, _ = await called("simulate", *arguments, *more)
     return out
 
 
-@pytest.mark.asyncio
-async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, called: Called) -> None:
-    """The first takes the rack with room for four, two more the large rack."""
-    text = await _simulated(tmp_path, 4, called)
-    assert text.startswith("StatefulSet default/train: 4 of 4 replicas fit\n")
-    assert (
-        "  note: 2 more groups like default/train fit; the next does not: pod group default/train-4 needs 4 places in"
-        " one rack: c has room for 2, a has room for 1" in text
-    )
-
-
-@pytest.mark.asyncio
 async def test_members_that_are_pending_already_are_not_counted_beside_those_of_the_file(
     tmp_path: Path, called: Called
 ) -> None:
@@ -70,7 +56,6 @@ async def test_members_that_are_pending_already_are_not_counted_beside_those_of_
     assert applied["notes"] == before["notes"]
 
 
-@pytest.mark.asyncio
 async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     tmp_path: Path, called: Called
 ) -> None:
@@ -80,15 +65,14 @@ async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     assert "note: The group would fit after: move default/small from a-0 to " in text
 
 
-@pytest.mark.asyncio
 async def test_why_a_group_of_pods_has_no_places_is_said_once(tmp_path: Path, called: Called) -> None:
     labels = {GROUP: "g", MIN_COUNT: "4"}
     pods = [build.pod(f"p-{index}", cpu="1", labels=labels) for index in range(4)]
     (tmp_path / "group.json").write_text("\n---\n".join(map(json.dumps, pods)))
-    async with embedded(tmp_path) as (cluster, kubeconfig):
+    async with embedded(tmp_path) as cluster:
         for name in "ab":
             cluster.store.create(NODE, "", build.node(name, allocatable={"cpu": "1"}))
-        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        arguments = ("-f", str(tmp_path / "group.json"))
         _, out, _ = await called("simulate", *arguments)
     assert out.count("0 of 1 replica fits") == 1
     assert out.count("  note: pod group default/g needs 4 places: 2 found; the next, p-2") == 1

@@ -15,13 +15,11 @@ from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.workloads import workload
 
-pytestmark = pytest.mark.asyncio
-
 
 @asynccontextmanager
-async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+async def _full(tmp_path: Path) -> AsyncIterator[DevCluster]:
     """Yield two nodes, each full with two pods; a budget protects those on the first."""
-    async with embedded(tmp_path, nodes=2, zones=1) as (cluster, kubeconfig):
+    async with embedded(tmp_path, nodes=2, zones=1) as cluster:
         for node, app in (("node-0001", "kept"), ("node-0002", "batch")):
             for index in range(2):
                 pod = build.pod(f"{app}-{index}", node=node, cpu="2", labels={"app": app})
@@ -32,7 +30,7 @@ async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         gentle = {"metadata": {"name": "gentle"}, "value": 1000, "preemptionPolicy": "Never"}
         cluster.store.create(PRIORITY_CLASS, "", gentle)
         _write(tmp_path / "urgent.json", _deployment())
-        yield cluster, kubeconfig
+        yield cluster
 
 
 def _deployment(name: str = "urgent", n_replicas: int = 2, cpu: str = "3", **spec: str) -> build.Json:
@@ -44,12 +42,12 @@ async def test_victims_are_named_and_the_budget_that_one_breaks(tmp_path: Path, 
     """The pods that no budget protects go first; nothing is written. A snapshot gives the same answer for the value."""
     command = ("simulate", "-f", str(tmp_path / "urgent.json"))
     snapshot = str(tmp_path / "snapshot.json")
-    async with _full(tmp_path) as (cluster, kubeconfig):
+    async with _full(tmp_path) as cluster:
         before = cluster.store.resource_version
-        code, out, err = await called(*command, "--priority-class", "urgent", "--kubeconfig", kubeconfig)
-        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
-        gentle = await called(*command, "--priority-class", "gentle", "--kubeconfig", kubeconfig)
-        unknown = await called(*command, "--priority-class", "none", "--kubeconfig", kubeconfig)
+        code, out, err = await called(*command, "--priority-class", "urgent")
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
+        gentle = await called(*command, "--priority-class", "gentle")
+        unknown = await called(*command, "--priority-class", "none")
         assert cluster.store.resource_version == before
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
@@ -65,14 +63,6 @@ async def test_victims_are_named_and_the_budget_that_one_breaks(tmp_path: Path, 
         "",
         "--priority-class: found none, expected the name or the value of a PriorityClass\n",
     )
-
-
-async def test_without_a_priority_class_nobody_is_evicted(tmp_path: Path, called: Called) -> None:
-    async with _full(tmp_path) as (_, kubeconfig):
-        command = ("simulate", "-f", str(tmp_path / "urgent.json"), "--kubeconfig", kubeconfig)
-        code, out, _ = await called(*command)
-    assert code == 1
-    assert "0 of 2 replicas fit" in out
 
 
 def _write(path: Path, *documents: build.Json) -> str:
@@ -94,13 +84,10 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         for name in ("urgent", "gentle", "own", "system-node-critical", "none")
     }
     snapshot = str(tmp_path / "snapshot.json")
-    async with _full(tmp_path) as (_, kubeconfig):
-        source = ("--kubeconfig", kubeconfig)
-        found = {name: await called("simulate", "-f", path, *source) for name, path in manifests.items()}
-        explained = {
-            name: (await called("explain", "-f", path, *source))[1] for name, path in manifests.items()
-        }
-        assert (await called("snapshot", "-o", snapshot, *source))[0] == 0
+    async with _full(tmp_path):
+        found = {name: await called("simulate", "-f", path) for name, path in manifests.items()}
+        explained = {name: (await called("explain", "-f", path))[1] for name, path in manifests.items()}
+        assert (await called("snapshot", "-o", snapshot))[0] == 0
     for name in ("urgent", "own", "system-node-critical"):
         assert found[name][0] == 0, found[name]
         assert "EVICTED" in found[name][1], name
@@ -133,8 +120,8 @@ async def test_replicas_that_a_later_manifest_evicts_are_not_placed(tmp_path: Pa
     """Three small replicas fill two nodes of 4 CPUs; one of 3 CPUs takes the place of two, or of the single one."""
     urgent = _deployment(n_replicas=1, priorityClassName="system-cluster-critical")
     path = _write(tmp_path / "both.json", _deployment("small", 3, "2"), urgent)
-    async with embedded(tmp_path, nodes=2, zones=1) as (_, kubeconfig):
-        command = ("simulate", "-f", path, "--kubeconfig", kubeconfig)
+    async with embedded(tmp_path, nodes=2, zones=1):
+        command = ("simulate", "-f", path)
         code, out, _ = await called(*command)
     assert code == 1
     assert "Deployment default/small: 2 of 3 replicas fit" in out

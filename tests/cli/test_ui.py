@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.sandbox.devcluster.cluster import DevCluster
+from tests.cli.conftest import embedded
 from tests.support.daemon import refused
 
 KUBECTL_IS_ABSENT = shutil.which("kubectl") is None
@@ -25,12 +25,10 @@ def test_without_kubectl_it_says_so(
     ]
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(KUBECTL_IS_ABSENT, reason="kubectl is not on PATH")
 async def test_kubectls_reason_is_passed_on(tmp_path: Path) -> None:
     """There is no such deployment."""
-    async with DevCluster(nodes=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=1):
         line = await refused("ui", "--no-browser", "--kubeconfig", str(tmp_path / "kubeconfig"))
     assert line.startswith("--scheduler: deployment/affinity-scheduler: found ")
     assert '"affinity-scheduler" not found' in line

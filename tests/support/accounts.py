@@ -126,6 +126,13 @@ def new_account(cluster: DevCluster, name: str, role: Path | None = None) -> str
     return cluster.token_of("default", name)
 
 
+def person_kubeconfig(cluster: DevCluster, folder: Path, role: Path | None = None) -> str:
+    """Return the path of a kubeconfig of a new person, with or without the ClusterRole in the manifest `role`."""
+    path = folder / "person"
+    path.write_text(kubeconfig_text(cluster.url, token=new_account(cluster, "person", role)))
+    return str(path)
+
+
 def create(cluster: DevCluster, obj: Json) -> None:
     kind = kind_of(obj["apiVersion"], obj["kind"])
     assert kind is not None, obj["kind"]

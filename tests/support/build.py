@@ -303,6 +303,11 @@ def node_affinity(
     return made
 
 
+def unscheduled(message: str = "", *, reason: str = "Unschedulable", **more: str) -> Json:
+    """Return the condition that a scheduler gives to a pod without a node."""
+    return {"type": "PodScheduled", "status": "False", "reason": reason, "message": message, **more}
+
+
 def node_term(*requirements: str, named: Sequence[str] = ()) -> Json:
     """Return a term of node affinity; each of `named` is `in NAME` or `notin NAME` on the node's name."""
     made: Json = {}

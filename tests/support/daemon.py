@@ -67,6 +67,14 @@ class Daemon:
         """Return the lines so far that contain all of the words."""
         return [line for line in self.lines if all(word in line for word in words)]
 
+    async def says(self, *words: str) -> list[str]:
+        """Wait for a line that contains all of the words, and return those that do."""
+
+        async def lines() -> list[str]:
+            return self.logged(*words)
+
+        return await until(lines, what=f"a line with {words}")
+
     def log(self) -> str:
         """Return all its output, for the message of a failing test."""
         return "\n".join(self.lines)

@@ -25,6 +25,7 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.watch_events import apply_event
 from tests.support import build
 from tests.support.driving import NAME, Driver
@@ -211,6 +212,15 @@ def _sum(first: str, second: str, resource: str) -> str:
 
     total = parse_quantity(first) + parse_quantity(second)
     return f"{total.milli_value()}m" if resource == "cpu" else str(total.value())
+
+
+def loaded(*documents: build.Json) -> LoadedCluster:
+    """Return these objects, each of which has its kind, as the commands have them."""
+    cluster = LoadedCluster(SETTINGS)
+    by_kind = {row.kind: row for row in cluster.kinds}
+    for document in documents:
+        cluster.apply(cluster.decode(by_kind[document["kind"]], msgspec.Raw(encoded(document))))
+    return cluster
 
 
 def encoded(document: build.Json) -> bytes:

@@ -17,7 +17,6 @@ from tests.support.certificates import Authority
 from tests.support.scripted_server import answering
 
 pytestmark = [
-    pytest.mark.asyncio,
     # By aiohttp, about the arguments that kubernetes-asyncio passes.
     pytest.mark.filterwarnings(
         "ignore:(ssl_context|BasicAuth|The 'auth' parameter) is deprecated:DeprecationWarning"

@@ -222,17 +222,10 @@ async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: P
 
             assert await served() == first
             (tmp_path / "tls.crt").write_text("half")
-            await until(_logged(daemon, "Could not renew the serving certificate"), what="a word")
+            await daemon.says("Could not renew the serving certificate")
             assert await served() == first
             second, _ = _pair(tmp_path)
             await until(served, lambda found: found == second, what="the new certificate")
-
-
-def _logged(daemon: Daemon, words: str):
-    async def ask() -> list[str]:
-        return daemon.logged(words)
-
-    return ask
 
 
 async def test_plain_http_outside_loopback_needs_a_flag_and_is_logged(tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ def test_a_built_in_plugin_from_a_file_decides_as_kube_scheduler_did(name: str, 
 
 
 def test_a_built_in_plugin_from_a_file_answers_preemption_alike(tmp_path: Path):
-    """Its trial is asked as it is where it is built in."""
     assert _asked("NodePorts", "node_ports.py", tmp_path, "preempt.jsonl.gz") >= _TRACES
 
 

@@ -213,10 +213,17 @@ def test_success_is_nothing_to_do(result: Any):
     assert decision.node is not None
 
 
-@pytest.mark.parametrize("reasons", [(), ("",)])
-def test_a_pod_that_is_rejected_without_a_reason_is_told_by_whom(reasons: tuple[str, ...]):
-    decision = cluster(own(prefilter=lambda *_: unschedulable(*reasons))).decide(make_pod())
-    assert decision.message == "0/3 nodes are available: node(s) were refused by plugin Mine."
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (unschedulable(), "node(s) were refused by plugin Mine"),
+        (unschedulable(""), "node(s) were refused by plugin Mine"),
+        (unresolvable("it is Friday"), "it is Friday"),
+    ],
+)
+def test_a_pod_that_is_rejected_as_a_whole_is_unschedulable(status: Status, reason: str):
+    decision = cluster(own(prefilter=lambda *_: status)).decide(make_pod())
+    assert (decision.message, decision.error) == (f"0/3 nodes are available: {reason}.", False)
 
 
 class _RoomForTwo:
@@ -247,7 +254,6 @@ def _full(trial: Any) -> Any:
 
 @pytest.mark.parametrize(("priority", "evicted"), [(0, False), (5, True)])
 def test_preemption_asks_a_guest_what_it_says_without_some_pods(priority: int, evicted: bool):
-    """The door of the built-in filters."""
     made = Cluster(plugins=[own(prefilter=_full(_RoomForTwo))]).add(make_node("n0"))
     message = made.add(make_pod("running", node="n0")).decide(make_pod("new", priority=priority)).message
     assert ("No preemption victims found" in message) is not evicted
@@ -318,8 +324,6 @@ def test_a_node_by_node_rule_with_an_answer_of_another_type_fails_the_cycle(
 
 
 def test_a_refused_node_without_a_reason_gets_one():
-    """The message has a reason for every node, whatever the plugin says."""
-
     class Silent:
         def mask(self) -> Any:
             return np.array([True, False, False])
@@ -330,11 +334,6 @@ def test_a_refused_node_without_a_reason_gets_one():
     decision = cluster(own(prefilter=lambda *_: Silent())).decide(make_pod())
     reason = "node(s) were refused by plugin Mine"
     assert decision.refused == {"n1": reason, "n2": reason}
-
-
-def test_a_pod_that_a_guest_rejects_as_a_whole_is_unschedulable():
-    decision = cluster(own(prefilter=lambda *_: unresolvable("it is Friday"))).decide(make_pod())
-    assert (decision.message, decision.error) == ("0/3 nodes are available: it is Friday.", False)
 
 
 def test_a_guest_may_name_the_only_nodes():

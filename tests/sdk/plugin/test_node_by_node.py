@@ -189,7 +189,6 @@ CHANGES = st.one_of(
 
 
 def _change(cluster: Cluster, kind: str, name: Any, value: Any) -> None:
-    """Make the change, if there is anything to change."""
     known = {(one["kind"], one["metadata"]["name"]) for one in cluster.objects}
     if kind == "node":
         cluster.add(make_node(name, labels={"color": value}))
@@ -208,7 +207,6 @@ def _change(cluster: Cluster, kind: str, name: Any, value: Any) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(CHANGES, min_size=1, max_size=15))
 def test_after_any_changes_the_answers_are_those_of_a_cluster_that_was_made_so(changes: Any):
-    """Nodes that keep their answer would give the same one now."""
     cluster, pod = Cluster(plugins=[Counting], alone=True), make_pod("new")
     for kind, name, value in changes:
         _change(cluster, kind, name, value)

@@ -47,7 +47,6 @@ def test_the_shown_arguments_are_arguments():
 
 
 def test_every_name_of_the_page_is_exported():
-    """The contract is what the module exports, and the page names most of it."""
     found = re.findall(r"from affinity_scheduler\.plugin import (\([^)]*\)|.*)", "".join(BLOCKS))
     imported = {name.strip() for names in found for name in names.strip("()").split(",")} - {""}
     assert imported

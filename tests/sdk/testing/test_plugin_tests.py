@@ -66,8 +66,6 @@ class TestCrowdedByNode(PluginTests):
 
 
 class _Forgetting(Crowded):
-    """Keeps what it saw first."""
-
     kept: Any = None
 
     def prefilter(self, context: Any, view: Any) -> Any:
@@ -77,8 +75,6 @@ class _Forgetting(Crowded):
 
 
 class _Remembering(Crowded):
-    """Keeps in itself what it saw first."""
-
     def prefilter(self, context: Any, view: Any) -> Any:
         del context
         if len(getattr(self, "kept", ())) != view.n_rows:
@@ -101,8 +97,6 @@ class _Lonely(NodeByNode):
 
 
 class _Drawing(Crowded):
-    """Answers by chance."""
-
     draw = np.random.default_rng(1)
 
     def prefilter(self, context: Any, view: Any) -> Any:
@@ -110,37 +104,27 @@ class _Drawing(Crowded):
 
 
 class _Silent(Crowded):
-    """Gives no reason."""
-
     def prefilter(self, context: Any, view: Any) -> Any:
         return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, unschedulable()))
 
 
 class _Deaf(Crowded):
-    """Registers too few events."""
-
     def events_to_register(self) -> Any:
         return (ClusterEventWithHint(Resource.NODE, Action.ADD),)
 
 
 class _Sleepy(Crowded):
-    """Has a hint that says no."""
-
     def events_to_register(self) -> Any:
         return [ClusterEventWithHint(one.resource, one.actions, lambda *_: Hint.SKIP) for one in EVENTS]
 
 
 class _Wild(Crowded):
-    """Scores above 100, where there are many nodes."""
-
     def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
         del context, feasible
         return FinalScores(np.full(view.n_rows, 1000))
 
 
 class _Raising(Crowded):
-    """Cannot do without a label."""
-
     def prefilter(self, context: Any, view: Any) -> Any:
         del view
         assert context.pod.labels["team"]

@@ -37,7 +37,7 @@ helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 NAME = "affinity-scheduler"
 NO_ROOM = "0/1 nodes are available: 1 Insufficient cpu."

@@ -201,7 +201,6 @@ class TestProduct:
             "expected the image of the Dockerfile's demo target"
         ]
 
-    @pytest.mark.asyncio
     async def test_it_schedules_and_writes_no_file(self, built, tmp_path):
         """As in the pod: from the image's files, without a writable file system."""
         async with embedded(tmp_path, nodes=1) as cluster:

@@ -159,13 +159,7 @@ async def test_without_the_roles_it_says_so_in_one_line(server, kubectl, account
     assert "403 Forbidden" in line
     assert 'cannot list resource "pods"' in line
     async with started(kubeconfig) as daemon:
-
-        async def told() -> bool:
-            return bool(
-                daemon.logged("forbids the list of pods; trying again", 'cannot list resource \\"pods\\"')
-            )
-
-        await until(told, what="the line")
+        await daemon.says("forbids the list of pods; trying again", 'cannot list resource \\"pods\\"')
 
 
 async def test_its_requests_have_a_higher_priority_level_than_ordinary_workloads(

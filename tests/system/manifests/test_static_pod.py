@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 from tests.system.processes.conftest import real
 
-pytestmark = [pytest.mark.real, pytest.mark.asyncio]
+pytestmark = pytest.mark.real
 
 #: What `kubeadm init phase control-plane scheduler` writes (1.36), without what only a kubelet reads.
 MANIFEST: Final = """

@@ -10,7 +10,7 @@ from tests.support.browser import FLAGS, chromium, why_none
 from tests.system.page.test_browser import SIZES
 from tests.tools.page.test_api import OUTSIDE, served
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("size", [pytest.param(size, id=name) for name, size in SIZES.items()])

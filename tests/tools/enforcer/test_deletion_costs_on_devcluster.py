@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from scheduler.engine.model.pods import DELETION_COST
 from tests.support.build import ZONE, selector, spread
-from tests.support.daemon import Daemon
 from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 #: Four in zone a, one in zone b; the pod in b is the youngest, which would go first without costs.
@@ -53,7 +51,7 @@ async def test_scaled_down_replicas_leave_the_full_zone_first(tmp_path: Path) ->
             (("--deletion-costs=write", "-v", "1"), ("Cost of deletion not written", "forbidden")),
         ):
             async with enforcing(cluster.kubeconfig, *flags) as daemon:
-                await until(partial(_logged, daemon, *words), what="the log line")
+                await daemon.says(*words)
             assert await _costs(cluster) == {}
         for role in documents(MANIFESTS / "enforcer" / "deletion-costs.yaml"):
             (await cluster.api.post(f"{_RBAC}/{role['kind'].lower()}s", role)).ok  # noqa: B018
@@ -64,7 +62,3 @@ async def test_scaled_down_replicas_leave_the_full_zone_first(tmp_path: Path) ->
         (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": 2}})).ok  # noqa: B018
         left = await until(cluster.names, lambda found: len(found) == 2, what="two pods")
         assert Counter(nodes[name][0] for name in left) == {"a": 1, "b": 1}
-
-
-async def _logged(daemon: Daemon, *words: str) -> list[str]:
-    return daemon.logged(*words)

@@ -55,7 +55,6 @@ RESPONSES = {
 }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("answers", "outcome"), RESPONSES.values(), ids=RESPONSES)
 async def test_every_response_has_its_outcome(answers: list[Any], outcome: EvictionOutcome) -> None:
     """A lost eviction is settled by reading the pod once."""
@@ -73,10 +72,8 @@ async def test_every_response_has_its_outcome(answers: list[Any], outcome: Evict
     assert script.received[0].path == "/api/v1/namespaces/default/pods/p/eviction"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("is_refused", [False, True])
 async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None:
-    """Then no pod is evicted for them."""
     pods = [decoded(build.pod(name, uid=name)) for name in ("m0", "m1")]
     answers = [refusal(403, "rbac")] if is_refused else [reply(body(200, "", "")), reply(body(200, "", ""))]
     async with scripted(*answers) as script, client_of(script) as client:
@@ -92,7 +89,6 @@ async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None
     assert sent == (wanted[:1] if is_refused else wanted)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("n_written", [0, 1, 2])
 async def test_an_enforcer_that_lost_its_lease_nominates_no_further_pod_and_evicts_none(
     n_written: int,

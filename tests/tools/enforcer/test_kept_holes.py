@@ -90,12 +90,8 @@ class Life(RebalancedCluster):
                 assert each.pod.group is not None or each.pod.priority or each.node_name not in self.kept()
                 self.bind(each)
             elif isinstance(each, PatchCondition):
-                condition = {"type": "PodScheduled", "status": "False", "reason": each.reason}
-                self.patch(
-                    each.pod.uid,
-                    each.nominated_node_name,
-                    conditions=[{**condition, "message": each.message}],
-                )
+                condition = build.unscheduled(each.message, reason=each.reason)
+                self.patch(each.pod.uid, each.nominated_node_name, conditions=[condition])
             elif isinstance(each, ClearNomination):
                 self.patch(each.pod.uid, "")
 
@@ -131,16 +127,6 @@ def life() -> Life:
     life.add_node("z")
     life.add("z", 2, "z")
     return life
-
-
-def test_no_evicted_pod_comes_back_into_the_hole(life: Life) -> None:
-    """The emptied node would be the best for it, and the second pod has yet to leave."""
-    life.add_group(2)
-    life.live(30.0)
-    assert {name: life.node_of(name) for name in ("s0-new", "s1-new")} == {"s0-new": "z", "s1-new": "z"}
-    assert {life.node_of("m0"), life.node_of("m1")} == {"n0", "n1"}
-    assert len(life.moves) == 2
-    life.audit()
 
 
 def test_other_pods_stay_out_until_the_group_is_placed_but_not_more_important_ones(life: Life) -> None:

@@ -124,15 +124,6 @@ async def _never_refused(daemon: Daemon) -> None:
     assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
 
 
-async def logged(daemon: Daemon, *words: str) -> None:
-    """Wait for a log line with all of the words."""
-
-    async def lines() -> list[str]:
-        return daemon.logged(*words)
-
-    await until(lines, what=f"a line with {words}")
-
-
 async def told(cluster: Shop, name: str, n_events: int = 2) -> list[Json]:
     """Wait for this many events about the pod, and return them."""
     return await until(lambda: cluster.events(name), lambda events: len(events) >= n_events, what="events")
@@ -172,18 +163,6 @@ async def test_changed_labels_of_pod_node_and_namespace_cause_evictions_with_an_
         await _never_refused(daemon)
     lease = await cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}")
     assert lease.ok["spec"].get("holderIdentity", "") == ""
-
-
-async def test_a_pod_without_a_match_is_evicted_after_its_grace_period(cluster: Shop) -> None:
-    await cluster.pod("db", "a1", labels=DB)
-    await cluster.pod("p", "a2", NEAR_DB, grace="3")
-    async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
-        await cluster.delete("db")
-        await until(lambda: daemon.metric(WAITING, reason="grace"), what="the wait")
-        assert await cluster.names() == {"p"}
-        await cluster.left()
-        await until(lambda: daemon.metric(EVICTIONS, result="evicted"), what="the count")
-        await _never_refused(daemon)
 
 
 async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster: Shop) -> None:
@@ -239,12 +218,12 @@ async def test_of_two_instances_one_acts_and_the_other_takes_over(cluster: Shop)
             await cluster.pod("picky", "a1", APART)
             await cluster.pod("web", "a2", labels=WEB)
             await cluster.left("web")
-            await logged(first, '"Evicted"')
+            await first.says('"Evicted"')
             assert await second.metric(master) == 0
             assert await first.stop() == 0
             await cluster.pod("next", "a1", APART)
             await cluster.left("web")
-            await logged(second, '"Evicted"', f"{cluster.namespace}/next")
+            await second.says('"Evicted"', f"{cluster.namespace}/next")
 
 
 async def test_a_dry_run_logs_evictions_and_writes_nothing(cluster: Shop) -> None:
@@ -252,7 +231,7 @@ async def test_a_dry_run_logs_evictions_and_writes_nothing(cluster: Shop) -> Non
     await cluster.pod("picky", "a1", APART)
     await cluster.pod("web", "a2", labels=WEB)
     async with enforcing(cluster.kubeconfig, *_arguments(), "--dry-run") as daemon:
-        await logged(daemon, "Would evict", f"{cluster.namespace}/picky")
+        await daemon.says("Would evict", f"{cluster.namespace}/picky")
         assert await daemon.metric("affinity_scheduler_enforced_rules_broken", rule="anti-affinity") == 1
         assert await daemon.metric("rest_client_requests_total", method="GET") > 0
         for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -284,7 +263,7 @@ async def test_two_budgets_on_one_pod_are_a_failure_that_is_retried(cluster: Sho
     paths = [await _budget(cluster, name, "picky", 1) for name in ("one", "two")]
     async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
         await until(lambda: daemon.metric(EVICTIONS, result="failed"), what="a failure")
-        await logged(daemon, "Eviction failed", "more than one PodDisruptionBudget")
+        await daemon.says("Eviction failed", "more than one PodDisruptionBudget")
         assert await cluster.names() == {"picky", "web"}
         (await cluster.api.delete(paths[0])).ok  # noqa: B018 - asserts success
         await cluster.left("web")
@@ -293,7 +272,6 @@ async def test_two_budgets_on_one_pod_are_a_failure_that_is_retried(cluster: Sho
 
 @on_real_server
 async def test_a_new_pod_of_the_same_name_is_not_evicted(cluster: Shop) -> None:
-    """The eviction of one UID does not affect the next pod with the name."""
     await cluster.pod("p", "a1")
     old = await _pod(cluster, "p")
     async with await _client(cluster.kubeconfig) as client:

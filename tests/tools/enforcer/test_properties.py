@@ -195,7 +195,6 @@ def test_each_plan_is_the_previous_one_without_the_evicted_pod(given: tuple[Driv
 def test_every_evicted_pod_declares_or_breaks_a_broken_rule(
     given: tuple[Driver, World],
 ) -> None:
-    """At each step the evicted pod declares a broken rule, or is one of the pods that break it."""
     cluster, world = given
     while orders := [each for each in cluster.check() if isinstance(each, Evict)]:
         (order,) = orders
@@ -216,7 +215,6 @@ def test_every_evicted_pod_declares_or_breaks_a_broken_rule(
 def test_pods_of_the_highest_priority_stay_unless_they_break_each_others_rules(
     given: tuple[Driver, World],
 ) -> None:
-    """Lower priorities never cost a pod of the highest priority its place."""
     cluster, world = given
     highest = max(pod["spec"]["priority"] for pod in cluster.pods.values())
     best = [pod for pod in cluster.pods.values() if pod["spec"]["priority"] == highest]
@@ -263,7 +261,6 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
 def test_cached_violations_are_those_of_a_recount_after_any_changes(
     given: tuple[Driver, World], data: st.DataObject
 ) -> None:
-    """Changed labels of pods, nodes and namespaces reach every rule through the counts."""
     cluster, world = given
     world = changed(cluster, world, data)
     placed = cluster.enforcer.state.placed

@@ -112,7 +112,6 @@ def test_a_place_that_did_not_hold_is_no_reason_to_move() -> None:
 
 
 def test_a_small_gain_moves_nobody() -> None:
-    """The same cluster with a higher threshold."""
     world = crowded(RebalanceLimits(min_gain=1000, hold_s=0.0))
     assert world.check(10_000.0) is None
 

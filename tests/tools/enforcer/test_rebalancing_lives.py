@@ -39,7 +39,6 @@ class Life(RebalancedCluster):
         self.node(name, labels={ZONE: zone})
 
     def remove_node(self, name: str) -> None:
-        """Remove the node and its pods."""
         del self.zones[name]
         for uid in [uid for uid, pod in self.pods.items() if pod["spec"].get("nodeName") == name]:
             self.delete(uid)

@@ -12,12 +12,11 @@ from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import ZONE, container
-from tests.support.daemon import Daemon
 from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 _FLAGS = (
     *("--rebalance", "--rebalance-for-groups", "1"),
@@ -46,7 +45,6 @@ async def _small(cluster: Shop) -> str:
 
 async def _waiting_group(cluster: Shop) -> None:
     """Create two members that each take a whole node of one zone, and report them as the scheduler does."""
-    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     for name in ("m0", "m1"):
         pod = build.pod(
             name,
@@ -60,11 +58,7 @@ async def _waiting_group(cluster: Shop) -> None:
         pod.pop("status")
         (await cluster.api.post(cluster.path("pods"), pod)).ok  # noqa: B018
         path = f"{cluster.path('pods')}/{name}/status"
-        (await cluster.api.patch(path, {"status": {"conditions": [told]}})).ok  # noqa: B018
-
-
-async def _told(daemon: Daemon, pod: str) -> list[str]:
-    return daemon.logged("Would move", pod)
+        (await cluster.api.patch(path, {"status": {"conditions": [build.unscheduled("no room")]}})).ok  # noqa: B018
 
 
 async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop) -> None:
@@ -73,7 +67,7 @@ async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop
     await cluster.pod("fixed", "b1", cpu="1")
     await _waiting_group(cluster)
     async with enforcing(cluster.kubeconfig, *_FLAGS, "--dry-run") as daemon:
-        await until(lambda: _told(daemon, f"shop/{name}"), what="the log line")
+        await daemon.says("Would move", f"shop/{name}")
     assert await cluster.names() == {name, "fixed", "m0", "m1"}
     async with enforcing(cluster.kubeconfig, *_FLAGS) as daemon:
         await until(cluster.names, lambda found: name not in found and len(found) == 4, what="the move")

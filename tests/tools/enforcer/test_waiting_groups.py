@@ -14,7 +14,6 @@ from tests.support.json_cluster import decoded
 from tests.tools.enforcer.test_rebalancing import World
 
 LIMITS = RebalanceLimits(min_gain=10_000, hold_s=30.0, pause_s=60.0, cool_down_s=0.0, for_groups=2)
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
 
 
 def group(world: World, n: int, cpu: str = "4", *, is_told: bool = True, **more: Any) -> None:
@@ -26,7 +25,7 @@ def group(world: World, n: int, cpu: str = "4", *, is_told: bool = True, **more:
             cpu=cpu,
             spec={"schedulerName": NAME, **more},
         )
-        made["status"]["conditions"] = [UNSCHEDULABLE] if is_told else []
+        made["status"]["conditions"] = [build.unscheduled()] if is_told else []
         world.rebalancer.waiting.apply(PodSeen(decoded(made)))
 
 

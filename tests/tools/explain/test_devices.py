@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.simulation.new_device_claims import freed_claims
 from tests.engine.core.test_device_taint_rules import rule
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
-from tests.support.json_cluster import Cluster, changes, decoded
+from tests.support.json_cluster import Cluster, changes
 
 FABRIC = f"{DRIVER}/fabric"
+OWNED = {"ownerReferences": [{"uid": "uid-default-holder", "controller": True}]}
 WANTED = "request r: 1 of class gpu wanted"
 
 
@@ -78,19 +75,20 @@ def attribute(name: str, value: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "named", "texts"),
+    ("namespace", "named", "texts", "owned"),
     [
-        ("default", "holder", [("pod default/holder leaves node a",)]),
-        ("secret", "pods of other namespaces", [("pod secret/holder leaves node a",)]),
-        ("", "claim h", []),
+        ("default", "holder", [("pod default/holder leaves node a",)], {}),
+        ("default", "holder", [("pod default/holder leaves node a",)], OWNED),
+        ("secret", "pods of other namespaces", [("pod secret/holder leaves node a",)], {}),
+        ("", "claim h", [], {}),
     ],
-    ids=["of the namespace", "of another", "no pod"],
+    ids=["of the namespace", "by a claim of its own", "of another", "no pod"],
 )
 def test_the_pod_that_has_the_device_is_named_and_its_end_proposed(
-    namespace: str, named: str, texts: list[object]
+    namespace: str, named: str, texts: list[object], owned: Json
 ) -> None:
     holders = [pod("holder", "h", node="a", namespace=namespace)] if namespace else []
-    taken = held("h", holders[0] if holders else None, "gpu-0")
+    taken = held("h", holders[0] if holders else None, "gpu-0", **owned)
     answer = cluster(device_slice("a", 1), claim(request()), taken, pods=tuple(holders)).explain(pod())
     assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by {named}"]
     assert [s.texts for s in answer.suggestions] == texts
@@ -197,6 +195,11 @@ PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
             [with_devices("a", SHARED)],
             request(capacity={"requests": {"cores": "1"}}),
             f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no cores, but memory)",
+        ),
+        (
+            [with_devices("a", SHARED)],
+            request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}),
+            f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no {DRIVER}/memory, but memory)",
         ),
         (
             [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(4)}])],
@@ -460,20 +463,6 @@ def test_many_nodes_make_few_groups() -> None:
     ]
 
 
-def test_a_pod_that_leaves_gives_back_its_own_claim_and_its_part_of_a_shared_one() -> None:
-    holder, other = (pod(name, "own", "shared", node="a") for name in ("holder", "other"))
-    own = held("own", holder, "gpu-0", ownerReferences=[{"uid": "uid-default-holder", "controller": True}])
-    shared = held("shared", holder, "gpu-1")
-    shared["status"]["reservedFor"] += held("h", other)["status"]["reservedFor"]
-    state = cluster(device_slice("a", 2), own, shared, pods=(holder,)).state()
-    gone, released = freed_claims(decoded(holder), state)
-    assert gone == ObjectGone(DeviceKind.CLAIM, "default/own")
-    assert isinstance(released, ObjectSeen)
-    assert isinstance(released.object, ResourceClaim)
-    assert [each.name for each in released.object.reserved_for] == ["other"]
-    assert released.object.allocation is not None
-
-
 def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices that all nodes reach count once; those after the last one that may be looked at are left out."""
     monkeypatch.setattr(DeviceInspection, "__init__", partialmethod(DeviceInspection.__init__, n_devices=3))
@@ -489,46 +478,43 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
     ]
 
 
-def _fails_at(answer: Explanation) -> list[str]:
+_SEVERAL = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "wanted", "at", "says"),
+    [
+        pytest.param(
+            [with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})],
+            request(count=3, selectors=[MODEL]),
+            "b",
+            f"device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model",
+            id="the device on which a selector fails",
+        ),
+        pytest.param(
+            [with_devices("a", consuming(1))],
+            request(count=0, allocationMode="All"),
+            "a",
+            f"pool {DRIVER}/a is invalid: counter set s of device gpu-0 in slice slice-a not found",
+            id="the pool that is invalid for a pod that takes all devices",
+        ),
+        pytest.param(
+            [with_devices("a", {}, nodeName=None, nodeSelector=_SEVERAL)],
+            request(),
+            "a",
+            "slice slice-a selects nodes by several terms",
+            id="the slice whose nodes cannot be written down",
+        ),
+    ],
+)
+def test_where_the_search_fails_the_node_and_the_object_are_named(
+    objects: list[Json], wanted: Json, at: str, says: str
+) -> None:
+    """The message, which is upstream's, names less. One slice of one node is enough."""
+    answer = cluster(*objects, claim(wanted), nodes="a b").explain(pod())
     assert answer.state == "failed"
-    return [note for note in answer.notes if "the search fails" in note]
-
-
-def test_where_no_pod_of_a_class_can_be_decided_the_bad_device_is_named() -> None:
-    """The message, which is upstream's, names the selector alone. One slice of one node is enough."""
-    good, bad = with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})
-    answer = cluster(good, bad, claim(request(count=3, selectors=[MODEL])), nodes="a b").explain(pod())
-    assert answer.message.endswith("claim default/c: selector #0: CEL runtime error: no such key: model")
-    assert _fails_at(answer) == [
-        f"on node b the search fails: device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model"
-    ]
-
-
-def test_the_pool_that_is_invalid_for_a_pod_that_takes_all_devices_says_by_what() -> None:
-    answer = cluster(with_devices("a", consuming(1)), claim(request(count=0, allocationMode="All"))).explain(
-        pod()
-    )
-    assert _fails_at(answer) == [
-        f"on node a the search fails: pool {DRIVER}/a is invalid: "
-        "counter set s of device gpu-0 in slice slice-a not found"
-    ]
-
-
-def test_the_slice_whose_nodes_cannot_be_written_down_is_named() -> None:
-    made = with_devices("a", {})
-    terms = [
-        {"matchExpressions": [{"key": build.HOSTNAME, "operator": "In", "values": [name]}]} for name in "ab"
-    ]
-    made["spec"] |= {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": terms}}
-    answer = cluster(made, claim(request())).explain(pod())
-    assert _fails_at(answer) == ["on node a the search fails: slice slice-a selects nodes by several terms"]
-
-
-def test_a_capacity_by_another_name_is_told_beside_what_the_device_has() -> None:
-    wanted = claim(request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}))
-    answer = cluster(with_devices("a", SHARED), wanted).explain(pod())
-    missing = f"no {DRIVER}/memory, but memory"
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 without the requested capacity ({missing})"]
+    found = [note for note in answer.notes if "the search fails" in note]
+    assert found == [f"on node {at} the search fails: {says}"]
 
 
 @pytest.mark.parametrize("shares", ["devices", "counters"])
@@ -592,22 +578,19 @@ def test_a_claim_whose_device_another_claim_had_before_says_so() -> None:
     assert where(answer) == ["claim c: one of its devices was allocated to another claim before"]
 
 
-def test_a_claim_whose_devices_were_not_ready_in_time_says_so() -> None:
-    """The clock of a cluster in memory stands at 1970."""
-    late = held("c", None, "gpu-0")
-    allocation = late["status"]["allocation"]
-    allocation["allocationTimestamp"] = "1969-12-31T23:00:00Z"
-    allocation["devices"]["results"][0]["bindingConditions"] = ["attached"]
-    answer = cluster(device_slice("a", 1), late).explain(pod())
-    assert where(answer) == ["claim c: its devices did not become ready in time"]
-
-
 @pytest.mark.parametrize(
-    ("allocated", "is_ready"),
-    [("1969-12-31T23:00:00Z", True), ("1970-01-01T00:00:00Z", False)],
-    ids=["ready long after", "not ready yet"],
+    ("allocated", "is_ready", "says"),
+    [
+        ("1969-12-31T23:00:00Z", False, ["claim c: its devices did not become ready in time"]),
+        ("1969-12-31T23:00:00Z", True, []),
+        ("1970-01-01T00:00:00Z", False, []),
+    ],
+    ids=["not ready in time", "ready long after", "not ready yet"],
 )
-def test_a_claim_whose_devices_are_or_may_become_ready_is_taken(allocated: str, *, is_ready: bool) -> None:
+def test_a_claim_whose_devices_did_not_become_ready_in_time_says_so(
+    allocated: str, *, is_ready: bool, says: list[str]
+) -> None:
+    """The clock of a cluster in memory stands at 1970."""
     stored = held("c", None, "gpu-0")
     allocation = stored["status"]["allocation"]
     allocation["allocationTimestamp"] = allocated
@@ -616,7 +599,8 @@ def test_a_claim_whose_devices_are_or_may_become_ready_is_taken(allocated: str, 
     if is_ready:
         conditions = [{"type": "attached", "status": "True"}]
         stored["status"]["devices"] = [{**result, "conditions": conditions}]
-    assert cluster(device_slice("a", 1), stored).explain(pod()).groups == ()
+    answer = cluster(device_slice("a", 1), stored).explain(pod())
+    assert [group.where for group in answer.groups] == says
 
 
 def test_four_of_many_pods_that_share_a_device_are_named() -> None:

@@ -33,8 +33,7 @@ def web(name: str, node: str | None = None, *, cpu: str = "1", mark: str = "") -
 
 def unschedulable(name: str, since: str) -> Json:
     pod = web(name)
-    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
-    pod["status"]["conditions"] = [told]
+    pod["status"]["conditions"] = [build.unscheduled(lastTransitionTime=since)]
     return pod
 
 

@@ -32,5 +32,4 @@ def test_an_annotation_that_nothing_reads_is_named() -> None:
 
 
 def _notes(document: build.Json) -> tuple[str, ...]:
-    """Return the notes of the pod's explanation."""
     return explain(Cluster([]).request(document, ClusterState())).notes

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
 from scheduler.tools.explain.answers import explain_waiting
@@ -20,7 +18,7 @@ from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.serving import Leases, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
-from tests.support.json_cluster import decoded, encoded
+from tests.support.json_cluster import decoded, loaded
 
 CLAIM = {
     "apiVersion": "v1",
@@ -39,12 +37,7 @@ def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) 
     return build.pod(name, spec=spec, owner=controller, **more)
 
 
-def loaded(*pods: build.Json) -> LoadedCluster:
-    cluster = LoadedCluster(default_settings())
-    cluster.state.upsert_node(decode_node(encoded(build.node("n", allocatable={"cpu": "1"}))))
-    for pod in pods:
-        cluster.apply(PodSeen(decoded(pod)))
-    return cluster
+NODE = build.node("n", allocatable={"cpu": "1"})
 
 
 def rows(cluster: LoadedCluster) -> list[tuple[str, int]]:
@@ -66,7 +59,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> None:
     pods = [owned(f"web-{number:04}", cpu="2") for number in range(2_000)]
-    cluster = loaded(*pods)
+    cluster = loaded(NODE, *pods)
     (row,) = pending_workloads(cluster).workloads
     assert (row.n_pods, explained) == (2_000, ["web-0000"])
     assert differences(cluster.state) == []
@@ -78,7 +71,7 @@ def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_sa
     template = [owned("a", cpu="2"), owned("b", cpu="3")]
     selected = owned("c", cpu="2")
     selected["spec"]["nodeSelector"] = {"disk": "ssd"}
-    found = pending_workloads(loaded(*template, selected)).workloads
+    found = pending_workloads(loaded(NODE, *template, selected)).workloads
     assert [(row.n_pods, row.reason) for row in found] == [
         (2, "Insufficient cpu"),
         (1, "node(s) didn't match Pod's node affinity/selector"),
@@ -92,17 +85,16 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
     for number, pod in enumerate(pods):
         pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]
         pod["metadata"]["creationTimestamp"] = f"2026-01-02T03:04:0{9 - number}Z"
-    assert rows(loaded(*pods)) == [("sts/db", 3)]
+    assert rows(loaded(NODE, *pods)) == [("sts/db", 3)]
     assert explained == ["db-2"]
 
 
 def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
     pods = [owned(f"p{n}", owner=f"web-{n}", cpu="1") for n in range(3)]
-    pods[2]["status"]["conditions"] = [{**said, "message": message}]
+    pods[2]["status"]["conditions"] = [build.unscheduled(message)]
     runs = owned("runs", owner="db", node="n", cpu="1")
-    found = pending_workloads(loaded(runs, *pods), max_explained=1).workloads
+    found = pending_workloads(loaded(NODE, runs, *pods), max_explained=1).workloads
     assert [(row.reason, row.state, row.change != ()) for row in found] == [
         ("Insufficient cpu", "unschedulable", True),
         ("not explained: there are too many; name the workload", "", False),
@@ -112,7 +104,7 @@ def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str])
 
 
 def test_pods_that_are_gone_soon_do_not_wait() -> None:
-    assert rows(loaded(owned("p", terminating=True))) == []
+    assert rows(loaded(NODE, owned("p", terminating=True))) == []
 
 
 @pytest.mark.parametrize(
@@ -126,7 +118,7 @@ def test_pods_that_are_gone_soon_do_not_wait() -> None:
 )
 def test_a_row_names_what_can_be_edited(kind: str, owner: str, revision: str, text: str) -> None:
     pod = owned("p", kind, owner, labels={"pod-template-hash": revision} if revision else {})
-    assert rows(loaded(pod)) == [(text, 1)]
+    assert rows(loaded(NODE, pod)) == [(text, 1)]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +140,7 @@ def test_of_a_message_only_numbers_of_nodes_are_left_out(message: str, reason: s
 
 def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
     (device,) = pending_workloads(
-        loaded(owned("p", containers=[build.container(requests={"nvidia.com/gpu": "1"})]))
+        loaded(NODE, owned("p", containers=[build.container(requests={"nvidia.com/gpu": "1"})]))
     ).workloads
     assert (device.reason, device.missing) == (
         "Insufficient nvidia.com/gpu",
@@ -156,14 +148,13 @@ def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
     )
     pod = owned("p")
     pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
-    claims = loaded(pod)
+    claims = loaded(NODE, pod)
     claims.create_claim(CLAIM)
     assert [row.missing for row in pending_workloads(claims).workloads] == [
         "claim c: there is no class fats-ssd"
     ]
-    some = loaded(owned("p", cpu="2"))
-    some.state.upsert_node(decode_node(encoded(build.node("full", allocatable={"cpu": "2"}))))
-    some.apply(PodSeen(decoded(owned("a", node="full", cpu="2"))))
+    full = build.node("full", allocatable={"cpu": "2"})
+    some = loaded(NODE, full, owned("p", cpu="2"), owned("a", node="full", cpu="2"))
     assert [row.missing for row in pending_workloads(some).workloads] == [""]
 
 
@@ -182,8 +173,7 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
     reason = more.pop("conditions", "")
     other, pod = build.pod("other", spec=more), build.pod("p")
     if reason:
-        said = {"type": "PodScheduled", "status": "False", "reason": reason}
-        other["status"]["conditions"] = [said]
+        other["status"]["conditions"] = [build.unscheduled(reason=reason)]
     others = map(decoded, (other, pod))
     unserved, notes = service_of(decoded(pod), default_settings(), Leases(), others)
     asked = "nothing is seen to serve default-scheduler; did you mean schedulerName: affinity-scheduler?"
@@ -192,10 +182,8 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
 
 
 def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
-    cluster = loaded(owned("p", cpu="2"))
-    for name in ("tainted-1", "tainted-2"):
-        cluster.state.upsert_node(decode_node(encoded(build.node(name, taints=["x:NoSchedule"]))))
-    (row,) = pending_workloads(cluster).workloads
+    tainted = [build.node(name, taints=["x:NoSchedule"]) for name in ("tainted-1", "tainted-2")]
+    (row,) = pending_workloads(loaded(NODE, *tainted, owned("p", cpu="2"))).workloads
     assert isinstance(row, PendingWorkload)
     assert row.reason == "node(s) had untolerated taint(s), Insufficient cpu"
 
@@ -217,7 +205,7 @@ def test_a_group_of_which_too_few_pods_exist_says_how_many_there_are(
         "pod-template-hash": "54d9",
     }
     pods = [owned(f"few-{n}", *owner, labels=group) for n in range(3)]
-    cluster = loaded(*pods)
+    cluster = loaded(NODE, *pods)
     (row,) = pending_workloads(cluster).workloads
     assert (row.reason, row.change) == ("3 of the 5 pods that its group needs exist", (change,))
     answer = explain_waiting(cluster, cluster.pending_pods()[0])
@@ -229,5 +217,5 @@ def test_what_no_node_has_that_a_member_of_a_group_asks_for_is_named() -> None:
     group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
     device = [build.container(requests={"nvidia.com/gpu": "1"})]
     pods = [owned(f"p{n}", "Job", labels=group, containers=device) for n in range(2)]
-    (row,) = pending_workloads(loaded(*pods)).workloads
+    (row,) = pending_workloads(loaded(NODE, *pods)).workloads
     assert row.missing == "no node has the resource nvidia.com/gpu"

@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.stimuli import NodeSeen, PodSeen
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.scenarios import simulate_manifests
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json, container
 from tests.support.cases.volume_rows import using
@@ -24,9 +20,8 @@ from tests.support.json_cluster import (
     alone_per_zone,
     as_json,
     changes,
-    decoded,
-    encoded,
     groups,
+    loaded,
     zoned,
 )
 from tests.support.storage_objects import claim, storage_class, volume
@@ -40,11 +35,9 @@ def texts(answer: Explanation) -> list[tuple[str, ...]]:
 
 def test_no_proposal_takes_away_a_replica_of_the_simulation() -> None:
     """The first two replicas run only in thought: the pod that runs is to leave, or the node to grow."""
-    cluster = LoadedCluster(default_settings())
-    cluster.apply(NodeSeen(decode_node(encoded(build.node("n", allocatable={"cpu": "3", "pods": "9"})))))
-    cpu = [container(requests={"cpu": "1"})]
-    cluster.apply(PodSeen(decoded(build.pod("zz", node="n", containers=cpu))))
-    pod = build.pod(labels={"app": "web"}, containers=cpu, spec={"schedulerName": NAME})
+    node = build.node("n", allocatable={"cpu": "3", "pods": "9"})
+    cluster = loaded(node, build.pod("zz", node="n", cpu="1"))
+    pod = build.pod(labels={"app": "web"}, cpu="1", spec={"schedulerName": NAME})
     document = workload("Deployment", "web", pod, 3)
     manifest = parse_manifest(document, namespace="default", semantics=cluster.settings.semantics)
     (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(1))

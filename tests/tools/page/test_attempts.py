@@ -96,11 +96,6 @@ def test_failed_attempts_are_listed_latest_first(asked: Explained) -> None:
     assert [pod.pod for pod in asked.attempts.listed().pods] == ["web-2"]
 
 
-@pytest.mark.parametrize("name", ["web-0", "nobody"])
-def test_a_pod_that_is_not_pending_is_not_found(asked: Explained, name: str) -> None:
-    assert asked.attempts.find("default", name) is None
-
-
 def test_a_pod_whose_bind_is_in_flight_is_not_found(asked: Explained) -> None:
     """It is counted on its node and would block itself."""
     asked.driver.node("b", labels={build.ZONE: "y"})
@@ -110,7 +105,6 @@ def test_a_pod_whose_bind_is_in_flight_is_not_found(asked: Explained) -> None:
 
 
 def test_remembered_attempts_are_bounded_in_number_and_size(asked: Explained) -> None:
-    """The oldest attempt is dropped first."""
     for number in range(MAX_ATTEMPTS + 5):
         pod = asked.web(f"p{number}")
         asked.attempts.record(

@@ -74,7 +74,3 @@ def test_a_newer_generation_replaces_the_older_and_is_incomplete_until_it_is_who
     cluster.show(document)
     (summary, _) = overview(cluster).pools
     assert (summary.n_devices, summary.n_slices_missing) == (3, 1)
-
-
-def test_an_unknown_pool_is_none(cluster: ClaimCluster) -> None:
-    assert device_pool(cluster.state, PoolId(DRIVER, "z")) is None

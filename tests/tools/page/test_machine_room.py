@@ -132,7 +132,6 @@ def test_the_group_that_is_asked_for_comes_first(driver: Driver) -> None:
 def test_an_answer_is_bounded_and_one_block_can_be_asked_for(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hole is among the domains that are shown."""
     members(driver, 10, required=BLOCK)
     driver.cycle()
     monkeypatch.setattr(machine_room, "MAX_DOMAINS", 2)
@@ -166,12 +165,3 @@ def test_without_a_hierarchy_the_levels_of_a_group_are_drawn(driver: Driver) -> 
     assert len(room.domains) == 4
     for pod in pods:
         driver.handle(PodGone(pod.uid))
-
-
-def test_asking_changes_nothing(driver: Driver) -> None:
-    """The audit at the teardown compares all counts too."""
-    members(driver, 10, required=BLOCK)
-    driver.cycle()
-    first = room_of(driver)
-    assert room_of(driver) == first
-    driver.node("a-r9-9", labels={BLOCK: "a", RACK: "r9"}, allocatable={"cpu": "2", "pods": "10"})

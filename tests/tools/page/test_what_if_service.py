@@ -22,11 +22,8 @@ from tests.support.build import node, pod
 from tests.support.device_documents import device_slice
 from tests.support.driving import NAME, Driver, bind_of, condition_of
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
-    """With the seconds after which it may come again."""
     service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 

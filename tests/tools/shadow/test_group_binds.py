@@ -34,7 +34,6 @@ def left_pending(name: str, n: int = 2, cpu: str = "3") -> Json:
 
 
 def waiting(watched: Watched, n_pods: int, **more: Any) -> list[Json]:
-    """Show members pending, and return them."""
     pods = [member(f"m{index}", **more) for index in range(n_pods)]
     for pod in pods:
         watched.see(pod)

@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 from tests.tools.shadow.shadowed_cluster import Life, create_classes
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 KUBE_SCHEDULER = Path(os.environ.get("KUBEBUILDER_ASSETS", "")) / "kube-scheduler"
 OTHER = "shadowed"

@@ -70,8 +70,7 @@ def nominated(pod: build.Json, node: str) -> build.Json:
 
 
 def unschedulable(pod: build.Json, message: str) -> build.Json:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return {**pod, "status": {**pod["status"], "conditions": [condition]}}
+    return {**pod, "status": {**pod["status"], "conditions": [build.unscheduled(message)]}}
 
 
 def on(pod: build.Json, node: str) -> build.Json:

@@ -30,6 +30,12 @@ class Answer:
     warnings: list[str]
 
     @property
+    def stored(self) -> Json:
+        """Return the pod, which was not refused."""
+        assert self.pod is not None, self.status
+        return self.pod
+
+    @property
     def causes(self) -> list[tuple[str, str, str]]:
         """Return (reason, field, message) of each cause."""
         assert self.status is not None

@@ -152,9 +152,7 @@ async def slept(replica: Replica, n: int, after: Callable[[int], None] = lambda 
     return pauses_s
 
 
-@pytest.mark.asyncio
 async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
-    """With two replicas that check at different times."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     heard = b""
@@ -172,7 +170,6 @@ async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
     assert all(len(replica.served.pairs) == shared.n_writes for replica in replicas)
 
 
-@pytest.mark.asyncio
 async def test_a_clock_that_is_set_back_does_not_delay_a_renewed_pair():
     shared, clock, now = Shared(trusted=GOOD), Clock(), Clock()
     replica = Replica(shared, clock, now)
@@ -185,9 +182,7 @@ async def test_a_clock_that_is_set_back_does_not_delay_a_renewed_pair():
     assert replica.serves == shared.trusted.pair != GOOD.pair
 
 
-@pytest.mark.asyncio
 async def test_an_emptied_secret_is_refilled_and_every_served_pair_stays_trusted():
-    """Of the replica that refills it, and of the other."""
     shared, clock = Shared(), Clock()
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
@@ -202,7 +197,6 @@ async def test_an_emptied_secret_is_refilled_and_every_served_pair_stays_trusted
     assert [len(replica.served.pairs) for replica in replicas] == [2, 2]
 
 
-@pytest.mark.asyncio
 async def test_another_pair_in_the_secret_is_served_at_once():
     """The served pair is not trusted any more, so waiting would gain nothing."""
     shared, clock = Shared(), Clock()
@@ -232,7 +226,6 @@ RUBBISH = TrustedKeyPair(b"x", KeyPair(b"y", b"z"))
     ],
     ids=lambda refusal: refusal.reason,
 )
-@pytest.mark.asyncio
 async def test_a_restarted_replica_serves_the_old_pair_while_it_is_valid(left_s, refusal):
     """One line says so, however long it lasts. Renewed once that is possible, it waits as ever."""
     shared, clock = Shared(trusted=GOOD, refusal=refusal), Clock(NOW_S + LIFETIME_S - left_s)
@@ -270,7 +263,6 @@ async def test_a_restarted_replica_serves_the_old_pair_while_it_is_valid(left_s,
         ),
     ],
 )
-@pytest.mark.asyncio
 async def test_a_restarted_replica_serves_nothing_that_clients_refuse(stored, late_s):
     """Nor does it publish its authority. Once the Secret can be written, it serves a new pair at once."""
     shared, clock = Shared(trusted=stored, refusal=NO_RIGHT), Clock(NOW_S + late_s)
@@ -284,7 +276,6 @@ async def test_a_restarted_replica_serves_nothing_that_clients_refuse(stored, la
 
 
 @pytest.mark.parametrize("stored", [EMPTY, RUBBISH])
-@pytest.mark.asyncio
 async def test_a_running_replica_serves_on_whatever_the_secret_has(stored):
     shared, clock = Shared(trusted=GOOD), Clock()
     replica = Replica(shared, clock)
@@ -295,7 +286,6 @@ async def test_a_running_replica_serves_on_whatever_the_secret_has(stored):
     assert (replica.served.pairs, shared.published) == ([GOOD.pair], [GOOD.authorities])
 
 
-@pytest.mark.asyncio
 async def test_what_a_user_writes_amid_a_renewal_is_not_published():
     """The served pair stays trusted, and the next check writes a new pair."""
     shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
@@ -308,7 +298,6 @@ async def test_what_a_user_writes_amid_a_renewal_is_not_published():
     assert trusts(shared.published[-1], shared.trusted.pair, now_s=clock.now_s)
 
 
-@pytest.mark.asyncio
 async def test_two_replicas_that_renew_at_once_agree():
     """Both have read the old pair before one of them writes."""
     shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
@@ -323,7 +312,6 @@ async def test_two_replicas_that_renew_at_once_agree():
         assert trusts(shared.published[-1], GOOD.pair, now_s=clock.now_s)
 
 
-@pytest.mark.asyncio
 async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
     """Each kind of failure is one line."""
     shared, clock = Shared(trusted=GOOD, refusal=NO_RIGHT), Clock(NOW_S + LIFETIME_S - 1)
@@ -343,7 +331,6 @@ async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
     ]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_served_that_the_api_server_may_not_know():
     """Neither the Secret nor a configuration may be written. One line says so, and none that it serves."""
     shared = Shared(trusted=GOOD, refusal=NO_RIGHT, is_publishing_refused=True)

@@ -19,7 +19,6 @@ from tests.support.cluster import kubeconfig_text
 NAME = "affinity-scheduler-webhook"
 
 
-@pytest.mark.asyncio
 async def test_of_two_replicas_that_read_the_same_pair_one_writes(tmp_path: Path) -> None:
     faster, slower = (issue(["127.0.0.1"], time.time()) for _ in range(2))
     async with DevCluster(nodes=0) as cluster:

@@ -17,11 +17,8 @@ from tests.support.webhook_process import webhook
 from tests.tools.webhook.client import review
 from tests.tools.webhook.test_certificate_rotation import write
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path) -> None:
-    """It becomes ready, serves HTTPS and metrics, and stops orderly."""
     trusted: TrustedKeyPair = issue(["127.0.0.1"], time.time())
     cert, key = write(tmp_path, trusted.pair)
     files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))

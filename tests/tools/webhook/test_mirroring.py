@@ -29,9 +29,8 @@ def mirrored(own: Json, affinity: Json | None = None, **annotations: str) -> tup
     pod = pod_with({OWN: own}, **({"affinity": affinity} if affinity else {}))
     pod["metadata"]["annotations"] |= {MIRROR: "true", **annotations}
     answer = mutated(pod)
-    assert answer.pod is not None
-    assert answer.pod["metadata"]["annotations"][OWN] == pod["metadata"]["annotations"][OWN]
-    return answer.pod["spec"].get("affinity", {}), answer.warnings
+    assert answer.stored["metadata"]["annotations"][OWN] == pod["metadata"]["annotations"][OWN]
+    return answer.stored["spec"].get("affinity", {}), answer.warnings
 
 
 def test_required_terms_are_added_to_those_of_the_spec_once() -> None:
@@ -82,9 +81,8 @@ def test_terms_with_a_fallback_are_mirrored_and_can_be_relaxed() -> None:
     pod = pod_with({OWN: own})
     pod["metadata"]["annotations"] |= {MIRROR: "true", FALLBACK: json.dumps([entry])}
     answer = mutated(pod)
-    assert answer.pod is not None
-    assert answer.pod["spec"]["affinity"] == {"podAntiAffinity": {HARD: [WEB, DB]}}
-    spec = decoded(answer.pod).spec
+    assert answer.stored["spec"]["affinity"] == {"podAntiAffinity": {HARD: [WEB, DB]}}
+    spec = decoded(answer.stored).spec
     assert spec.annotation_problem is None
     left = usable(relaxed_spec(spec, spec.fallbacks).affinity.required_anti)
     assert {term.topology_key for term in left} == {build.HOSTNAME}

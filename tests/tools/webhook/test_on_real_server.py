@@ -143,7 +143,6 @@ def harmful_pod(name: str = "harmful") -> Json:
 
 
 async def test_applying_the_manifests_again_leaves_the_certificate_and_its_authority(reapplied):
-    """Strict validation finds no unknown field."""
     assert "warning" not in reapplied["said"].lower()
     assert len(set(reapplied["bundles"])) == 1
     assert reapplied["bundles"][0]

@@ -28,8 +28,6 @@ from tests.support.daemon import sum_of_samples
 from tests.tools.webhook.client import answered, review
 from tests.tools.webhook.test_mutating import ANTI_HARD, pod_with, term
 
-pytestmark = pytest.mark.asyncio
-
 LOOPBACK = "127.0.0.1"
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
-from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests
@@ -20,9 +18,8 @@ from scheduler.tools.explain.formats.manifest_documents import (
 )
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import add_other_objects
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
-from tests.support.json_cluster import encoded
+from tests.support.json_cluster import loaded
 from tests.support.workloads import workload
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
@@ -121,9 +118,7 @@ def test_pods_that_controllers_made_are_left_out_beside_what_creates_pods() -> N
     assert [each.name for each in read(controlled).manifests] == ["made"]
     both = read(controlled, pod("own"))
     assert [each.name for each in both.manifests] == ["own"]
-    assert add_other_objects(both, LoadedCluster(default_settings())) == (
-        "read Pod; left out Pod of a controller"
-    )
+    assert add_other_objects(both, loaded()) == ("read Pod; left out Pod of a controller")
 
 
 def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
@@ -136,7 +131,7 @@ def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
         {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata},
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 1},
     ]
-    cluster = LoadedCluster(default_settings())
+    cluster = loaded()
     assert add_other_objects(read(pod("a"), pod("b"), *others), cluster) == (
         "read Pod (2), Service, PriorityClass; left out Secret (2), PodDisruptionBudget of policy/v1beta1 instead of"
         " policy/v1, Job of batch.volcano.sh/v1alpha1"
@@ -157,7 +152,7 @@ def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
         {**head, "kind": "ResourceClaim", "spec": {"devices": {"requests": [request]}}},
         {**head, "kind": "ResourceSlice", "spec": {**of_slice, "devices": [device]}},
     )
-    cluster = LoadedCluster(default_settings())
+    cluster = loaded()
     assert add_other_objects(found, cluster) == "read Pod, ResourceClaim, ResourceSlice"
     claim = cluster.state.devices.claim("default/c")
     assert claim is not None
@@ -276,7 +271,7 @@ def test_claims_that_a_pod_group_shares_are_noted() -> None:
     spec = {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}
     api_version, metadata = "scheduling.k8s.io/v1alpha2", {"name": "g"}
     group = {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata}
-    cluster = LoadedCluster(default_settings())
+    cluster = loaded()
     policy = {"schedulingPolicy": {"gang": {"minCount": 1}}}
     add_other_objects(read(pod("a"), {**group, "spec": {**policy, **spec}}), cluster)
     (note,) = cluster.assumptions
@@ -285,8 +280,7 @@ def test_claims_that_a_pod_group_shares_are_noted() -> None:
 
 def explained(*documents: build.Json) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return pod, message and notes of what is explained of the documents in a cluster of one small node."""
-    cluster = LoadedCluster(default_settings())
-    cluster.state.upsert_node(decode_node(encoded(build.node("n", allocatable={"cpu": "1", "pods": "9"}))))
+    cluster = loaded(build.node("n", allocatable={"cpu": "1", "pods": "9"}))
     answers = explain_manifests(cluster, read(*documents).manifests)
     return [(answer.pod, answer.message, answer.notes) for answer in answers]
 

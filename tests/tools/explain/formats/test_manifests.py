@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import PodSpec
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -18,8 +14,8 @@ from scheduler.sandbox.devcluster.controllers.workloads import plan_daemon_set, 
 from scheduler.sandbox.devcluster.kinds import DAEMON_SET, NODE, POD
 from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.manifests import parse_manifest
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
+from tests.support.json_cluster import loaded
 
 
 def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **template: Any) -> build.Json:
@@ -65,12 +61,10 @@ def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str)
     selects = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}
     document = workload("Deployment", selects, labels={"app": "web"}, affinity=anti, cpu="1")
     manifest = parse(document)
-    running = dict(manifest.of_revision("running").pod(0))
+    running = {"kind": "Pod", **manifest.of_revision("running").pod(0)}
     running["metadata"]["labels"] |= {build.ZONE: "a"}
     running["spec"] |= {"nodeName": "n"}
-    cluster = LoadedCluster(default_settings())
-    cluster.state.upsert_node(decode_node(msgspec.json.encode(build.node("n"))))
-    cluster.state.upsert_pod(PodDecoder(DEFAULT_SEMANTICS).decode(msgspec.json.encode(running)))
+    cluster = loaded(build.node("n"), running)
     document["spec"]["template"]["spec"]["containers"] = [build.container(requests={"cpu": cpu})]
     (pod,) = cluster.create_pods(parse(document), 1)
     assert pod.labels["pod-template-hash"] == revision
@@ -129,11 +123,8 @@ def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: build
         store.inject(NODE, node)
     stored = store.create(DAEMON_SET, "default", document)
     theirs = [action.obj for action in plan_daemon_set(stored, store) if isinstance(action, Create)]
-    cluster = LoadedCluster(default_settings())
-    for node in nodes:
-        cluster.state.upsert_node(decode_node(msgspec.json.encode(node)))
     manifest = parse(document)
-    named = [names_of(pod.spec) for pod in cluster.create_pods(manifest, 1)]
+    named = [names_of(pod.spec) for pod in loaded(*nodes).create_pods(manifest, 1)]
     assert named == sorted([target_node(pod)] for pod in theirs)
     for number, pod in enumerate(theirs):
         made = manifest.pod(number, target_node(pod))["spec"]

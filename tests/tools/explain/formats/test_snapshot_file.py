@@ -89,7 +89,7 @@ FULL_POD: dict[str, Any] = {
         "message": SECRET,
         "podIP": SECRET,
         "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"},
+            build.unscheduled("0/1 nodes"),
             {"type": "Ready", "status": "False", "message": SECRET, SECRET: SECRET},
         ],
         "containerStatuses": [
@@ -177,8 +177,7 @@ def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
 
 def test_why_a_pod_waits_is_in_the_file() -> None:
     pod = build.pod("p")
-    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
-    pod["status"] |= {"nominatedNodeName": "n", "conditions": [told]}
+    pod["status"] |= {"nominatedNodeName": "n", "conditions": [build.unscheduled("0/1 nodes")]}
     before, after = decoded(pod), decoded(recorded_fields("Pod", pod))
     assert after.scheduled_condition == before.scheduled_condition is not None
     assert after.nominated_node_name == "n"

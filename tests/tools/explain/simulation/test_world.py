@@ -178,7 +178,6 @@ def copies(pod: Json, seed: int) -> list[Pod]:
 
 
 def by_hand(driver: Driver, pod: Pod) -> None:
-    """Create the pod and run its cycles."""
     driver.handle(PodSeen(pod))
     run_by_hand(driver, pod)
 

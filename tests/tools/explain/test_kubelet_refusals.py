@@ -6,28 +6,17 @@ Kubelets that rejected pods with the same spec, from failed pods; a condition th
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.tools.explain.answers import explain_named_pod
 from scheduler.tools.explain.pending import pending_workloads
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.cases.volume_rows import using
+from tests.support.json_cluster import loaded
 from tests.support.storage_objects import claim, storage_class
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
 SPEC = {"schedulerName": "affinity-scheduler"}
-
-
-def _cluster(*documents: build.Json) -> LoadedCluster:
-    cluster = LoadedCluster(default_settings())
-    by_kind = {watched.kind: watched for watched in cluster.kinds}
-    for document in documents:
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        cluster.apply(cluster.decode(by_kind[document["kind"]], raw))
-    return cluster
 
 
 def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ONE_CPU) -> build.Json:
@@ -36,9 +25,16 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
     return document
 
 
+def notes_of(*documents: build.Json) -> list[str]:
+    """Return the notes of the explanation of pod p."""
+    answer = explain_named_pod(loaded(*documents), "default", "p")
+    assert answer is not None
+    return list(answer.notes)
+
+
 def test_the_note_names_nodes_and_reasons() -> None:
     pending = build.pod("p", containers=ONE_CPU, spec=SPEC)
-    cluster = _cluster(
+    (note,) = notes_of(
         build.node("a"),
         build.node("b"),
         _failed("gone", "b", "OutOfcpu"),
@@ -46,34 +42,20 @@ def test_the_note_names_nodes_and_reasons() -> None:
         _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
         pending,
     )
-    answer = explain_named_pod(cluster, "default", "p")
-    assert answer is not None
-    (note,) = answer.notes
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
-    answer = explain_named_pod(_cluster(build.node("a"), pending), "default", "p")
-    assert answer is not None
-    assert answer.notes == ()
+    assert notes_of(build.node("a"), pending) == []
 
 
 def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
     """The running scheduler has a plugin that the command was not given."""
     message = "0/1 nodes are available: 1 node(s) had enough pods of the team in their zone."
     pod = build.pod("p", containers=ONE_CPU, spec=SPEC)
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-    }
-    pod["status"]["conditions"] = [condition]
-    answer = explain_named_pod(_cluster(build.node("a"), pod), "default", "p")
-    assert answer is not None
-    (note,) = answer.notes
+    pod["status"]["conditions"] = [build.unscheduled(message)]
+    (note,) = notes_of(build.node("a"), pod)
     assert note.startswith(f"the scheduler last said of it: {message} If nothing has changed since, ")
     assert note.endswith("was not given with --config and --plugins")
-    answer = explain_named_pod(_cluster(build.node("a", taints=["t=:NoSchedule"]), pod), "default", "p")
-    assert answer is not None
-    assert answer.notes == (), "both say that it fits nowhere"
+    tainted = build.node("a", taints=["t=:NoSchedule"])
+    assert notes_of(tainted, pod) == [], "both say that it fits nowhere"
 
 
 PROVISIONING_FAILED = (
@@ -105,16 +87,8 @@ def test_a_pod_whose_volume_is_being_made_contradicts_nothing(
     """The condition is of an attempt before, and no plugin is missing."""
     pod = using("c", name="p")
     pod["spec"] |= SPEC
-    failed = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError"}
-    pod |= {
-        "kind": "Pod",
-        "status": {
-            "nominatedNodeName": chosen or "",
-            "conditions": [{**failed, "message": PROVISIONING_FAILED}],
-        },
-    }
-    cluster = _cluster(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
-    answer = explain_named_pod(cluster, "default", "p")
-    assert answer is not None
-    assert list(answer.notes) == notes
-    assert [row.reason for row in pending_workloads(cluster).workloads] == [reason]
+    failed = build.unscheduled(PROVISIONING_FAILED, reason="SchedulerError")
+    pod |= {"kind": "Pod", "status": {"nominatedNodeName": chosen or "", "conditions": [failed]}}
+    documents = build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod
+    assert notes_of(*documents) == notes
+    assert [row.reason for row in pending_workloads(loaded(*documents)).workloads] == [reason]
