@@ -156,23 +156,24 @@ class DropDeviceConstraint(_Change, frozen=True):
 #: Changes of the pod itself; all others change the cluster.
 PodChange = TolerateTaint | AllowSkew | AddMatchLabelKey | HonorPolicy
 
+#: The easiest to make first, and lasting ones before others: of suggestions of one size those come first.
 Change = (
-    RemovePod
-    | RunPod
-    | AddRoom
+    LabelNamespace
+    | UnselectNode
+    | RollOutInPlace
+    | HonorPolicy
+    | AddMatchLabelKey
+    | Uncordon
     | TolerateTaint
     | RemoveTaint
-    | Uncordon
     | LabelNode
-    | LabelNamespace
+    | RunPod
+    | RemovePod
     | AllowSkew
-    | AddMatchLabelKey
-    | RecreateWithMatchLabelKey
-    | HonorPolicy
-    | RollOutInPlace
-    | UnselectNode
     | TolerateDeviceTaint
     | DropDeviceConstraint
+    | AddRoom
+    | RecreateWithMatchLabelKey
 )
 #: Changes that are made together.
 Changes = tuple[Change, ...]

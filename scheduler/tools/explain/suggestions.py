@@ -12,31 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 
 from scheduler.engine.framework.explaining import ExplainContext, Repair
-from scheduler.engine.model.changes import (
-    AddMatchLabelKey,
-    AddRoom,
-    AllowSkew,
-    Change,
-    Changes,
-    DropDeviceConstraint,
-    HonorPolicy,
-    LabelNamespace,
-    LabelNode,
-    RecreateWithMatchLabelKey,
-    RemovePod,
-    RemoveTaint,
-    RollOutInPlace,
-    RunPod,
-    TolerateDeviceTaint,
-    TolerateTaint,
-    Uncordon,
-    UnselectNode,
-)
+from scheduler.engine.model.changes import AddRoom, Change, Changes, RemovePod, RollOutInPlace
 from scheduler.engine.model.revisions import deployment_of, is_other_revision
 from scheduler.engine.state.arrays import Fractions, Mask
 from scheduler.engine.syntax.plurals import first_names
@@ -58,17 +39,7 @@ _MAX_PRUNED: Final = 12
 #: Nodes that get more room by one suggestion: more is no small change.
 _MOST_GROWN: Final = 3
 
-#: Among suggestions of one size, the changes that are easiest to make come first, and lasting ones before others.
-_RANK: Final = {
-    change: rank
-    for rank, change in enumerate(
-        (
-            *(LabelNamespace, UnselectNode, RollOutInPlace, HonorPolicy, AddMatchLabelKey, Uncordon),
-            *(TolerateTaint, RemoveTaint, LabelNode, RunPod, RemovePod, AllowSkew, TolerateDeviceTaint),
-            *(DropDeviceConstraint, AddRoom, RecreateWithMatchLabelKey),
-        )
-    )
-}
+_RANK: Final = {change: rank for rank, change in enumerate(get_args(Change))}
 
 
 def proposals(
