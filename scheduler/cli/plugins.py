@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_plugins(args.plugins)
     rows = plugin_rows(loaded.by_name.values())
     cells = [[row["name"], row["version"], row["from"], *_wide(row)] for row in rows]
-    print_answer(rows, args.output, lambda _: "\n".join(table_lines(_HEADINGS, cells)))
+    print_answer(rows, args.output, lambda _: table_lines(_HEADINGS, cells))
     if loaded.problems:
         raise InvalidSettingsError("--plugins", loaded.problems)
     return 0

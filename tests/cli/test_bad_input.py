@@ -196,7 +196,7 @@ def test_control_characters_in_annotations_are_escaped() -> None:
         namespace=evil, pod=evil, scheduler_name=evil, profile="p", state="bound", message=evil, n_nodes=1,
         groups=(group,), scores=record.top, recorded=record, notes=(evil,),
     )  # fmt: skip
-    lines = report_lines(answer, Style(io.StringIO(), {}), wide=True)
+    lines = report_lines(answer, Style(io.StringIO(), {}, is_wide=True))
     assert all(line.isprintable() for line in lines)
     assert sum(line.count("\\x1b[31mred\\x07\\u202e") for line in lines) >= 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file, settings_of
@@ -14,10 +15,9 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.pending import PendingWorkload, PendingWorkloads, pending_workloads
-from scheduler.tools.explain.report import more_lines, print_answer, report_text
+from scheduler.tools.explain.report import cut_table, print_answer, report_lines
 from scheduler.tools.explain.serving import age_text
 from scheduler.tools.explain.workloads import parse_workload, why_not_found
 
@@ -60,9 +60,10 @@ def print_named(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, answers: Sequence[Explanation], *, is_list: bool) -> int:
-    wide = args.output == "wide"
     print_answer(
-        answers if is_list else answers[0], args.output, lambda style: report_text(answers, style, wide=wide)
+        answers if is_list else answers[0],
+        args.output,
+        lambda style: ["\n\n".join("\n".join(report_lines(answer, style)) for answer in answers)],
     )
     return 0 if all(answer.is_ok for answer in answers) else 1
 
@@ -76,14 +77,12 @@ def print_pending(args: argparse.Namespace) -> int:
     pending = pending_workloads(cluster, namespace)
     if namespace and known and namespace not in known and not pending.n_pods:
         raise SettingsError("namespace", "", namespace, "a namespace of the cluster")
-    read_at, wide = "" if cluster.leases is None else cluster.leases.read_at, args.output == "wide"
-    print_answer(
-        pending, args.output, lambda style: "\n".join(_pending_lines(pending, read_at, style, wide=wide))
-    )
+    read_at = "" if cluster.leases is None else cluster.leases.read_at
+    print_answer(pending, args.output, partial(_pending_lines, pending, read_at))
     return 1 if pending.n_pods else 0
 
 
-def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style, *, wide: bool) -> list[str]:
+def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style) -> list[str]:
     """Return the table's lines. `read_at`: when the cluster was read, from which ages count."""
     where = f"in namespace {pending.namespace}" if pending.namespace else "in all namespaces"
     where = escape_control_characters(where)
@@ -91,19 +90,16 @@ def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style, *, wid
         return [style.heading(f"Pending {where}: {style.good('nothing')}")]
     n_workloads = len({one.workload for one in pending.workloads})
     count = f"{counted(pending.n_pods, 'pod')} of {counted(n_workloads, 'workload')}"
-    shown = pending.workloads if wide else pending.workloads[:_ROWS]
-    head: tuple[str, ...] = ("WORKLOAD", "PODS", "SINCE", "REASON", "WHAT WOULD HELP MOST")
-    rows = [_cells(one, read_at, wide=wide) for one in shown]
-    if not pending.namespace:
-        head = "NAMESPACE", *head
-        rows = [(one.namespace, *row) for one, row in zip(shown, rows, strict=True)]
+    head = ("NAMESPACE", "WORKLOAD", "PODS", "SINCE", "REASON", "WHAT WOULD HELP MOST")
+    rows = [(one.namespace, *_cells(one, read_at, wide=style.is_wide)) for one in pending.workloads]
+    if pending.namespace:
+        head, rows = head[1:], [row[1:] for row in rows]
     first = pending.workloads[0]
     more = f"affinity-scheduler explain -n {first.namespace} {first.workload.text}"
     return [
         style.heading(f"Pending {where}: {style.bad(count)}"),
         "",
-        *map(escape_control_characters, table_lines(head, rows, columns=style.columns)),
-        *more_lines(len(pending.workloads) - len(shown), 0, "workload"),
+        *map(escape_control_characters, cut_table(style, head, rows, _ROWS, "workload")),
         "",
         f"More of the first: {escape_control_characters(more)}",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from functools import partial
 from typing import Final
 
 from scheduler.engine.syntax.plurals import counted
@@ -35,7 +36,7 @@ def is_explained(report: ShadowReport) -> bool:
 
 def print_report(report: ShadowReport, form: str) -> None:
     """Print the report as `json` or `text`."""
-    print_answer(report, form, lambda style: "\n".join(text(report, style)))
+    print_answer(report, form, partial(text, report))
 
 
 def summary(report: ShadowReport) -> list[str]:

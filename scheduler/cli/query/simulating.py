@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from scheduler.cli.query.sources import (
@@ -19,7 +20,7 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.priority_classes import priority_class_named
-from scheduler.tools.explain.report import more_lines, print_answer, report_lines
+from scheduler.tools.explain.report import cut_table, print_answer, report_lines
 from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
 from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
@@ -50,9 +51,7 @@ def print_replicas(args: argparse.Namespace) -> int:
     add_to_cluster(args, manifest_file, cluster, of_flag)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
-    print_answer(
-        simulations, args.output, lambda style: _text(simulations, style, wide=args.output == "wide")
-    )
+    print_answer(simulations, args.output, partial(_all_lines, simulations))
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
@@ -61,29 +60,27 @@ def print_drain(args: argparse.Namespace) -> int:
     cluster, _ = read_cluster(args, settings_of(args), budgets=args.drain is not None)
     nodes = [name for names in args.drain or () for name in names.strip(",").split(",")]
     drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
-    wide = args.output == "wide"
-    print_answer(drain, args.output, lambda style: "\n".join(_drain_lines(drain, style, wide=wide)))
+    print_answer(drain, args.output, partial(_drain_lines, drain))
     return 0 if drain.is_ok else 1
 
 
-def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:
+def _all_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
     """
-    Return the report on each manifest; of several, at last a table of all and the total.
+    Return the lines on each manifest; of several, at last a table of all and the total.
 
     Why a group has no places is in the report on its first manifest alone.
     """
     explained = _explained_before(simulations)
-    reports = [
-        "\n".join(_lines(simulation, style, wide=wide))
-        for index, simulation in enumerate(simulations)
-        if simulation.n_placed or index not in explained
-    ]
+    lines: list[str] = []
+    for index, simulation in enumerate(simulations):
+        if simulation.n_placed or index not in explained:
+            lines += [*_lines(simulation, style), ""]
     if len(simulations) > 1:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
-        reports.append("\n".join(_summary_lines(simulations, explained, style)))
-        reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
-    return "\n\n".join(reports)
+        total = _count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style)
+        lines += [*_summary_lines(simulations, explained, style), "", total, ""]
+    return lines[:-1]
 
 
 def _summary_lines(
@@ -138,30 +135,30 @@ def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> s
     return style.heading(f"{subject}: {style.good(count) if n_placed == n_replicas else style.bad(count)}")
 
 
-def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
+def _lines(simulation: Simulation, style: Style) -> list[str]:
     lines = [_count_line(_subject(simulation), simulation.n_placed, simulation.n_replicas, style)]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
     by_zone = [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones]
     zones = table_lines(("ZONE", "NODES", "PODS"), by_zone, columns=style.columns)
-    shown = simulation.nodes if wide else simulation.nodes[:_NODES]
-    by_node = [(n.node, n.zone or "-", n.n_pods) for n in shown]
-    nodes = table_lines(("NODE", "ZONE", "PODS"), by_node, columns=style.columns)
-    nodes += more_lines(len(simulation.nodes) - len(shown), simulation.n_more_nodes, "node")
-    evicted = simulation.victims if wide else simulation.victims[:_VICTIMS]
-    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in evicted]
-    victims = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=style.columns)
-    n_listed = len(simulation.victims)
-    victims += more_lines(n_listed - len(evicted), simulation.n_evicted - n_listed, "pod")
+    by_node = [(n.node, n.zone or "-", n.n_pods) for n in simulation.nodes]
+    head = ("NODE", "ZONE", "PODS")
+    nodes = cut_table(style, head, by_node, _NODES, "node", simulation.n_more_nodes)
+    evicted = [
+        (f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-")
+        for one in simulation.victims
+    ]
+    head_of_evicted = ("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET")
+    n_unlisted = simulation.n_evicted - len(evicted)
+    victims = cut_table(style, head_of_evicted, evicted, _VICTIMS, "pod", n_unlisted)
     for table in (zones, nodes, victims):
         lines += ["", *table] if table else []
     if simulation.next is not None:
         title = style.heading("WHY THE NEXT REPLICA DOES NOT FIT")
-        lines += ["", title, "", *report_lines(simulation.next, style, wide=wide)]
+        lines += ["", title, "", *report_lines(simulation.next, style)]
     return lines
 
 
-def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
-    """Return the lines about the drain."""
+def _drain_lines(drain: Drain, style: Style) -> list[str]:
     placed = [pod for pod in drain.leaving if pod.to]
     unplaced = [pod for pod in drain.leaving if pod.message]
     held = [pod for pod in drain.leaving if pod.held_by]
@@ -178,18 +175,16 @@ def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
             ("ROUND", "POD", "FROM", "TO"),
             [(pod.round, pod.key, pod.node, pod.to) for pod in placed],
         ),
-        ("NO PLACE", *_refused(unplaced, "WHY", lambda pod: pod.message, wide=wide)),
-        ("NEVER LET GO", *_refused(held, "PODDISRUPTIONBUDGET", lambda pod: pod.held_by, wide=wide)),
+        ("NO PLACE", *_refused(unplaced, "WHY", lambda pod: pod.message, wide=style.is_wide)),
+        ("NEVER LET GO", *_refused(held, "PODDISRUPTIONBUDGET", lambda pod: pod.held_by, wide=style.is_wide)),
     )
     for title, head, rows in tables:
-        shown = rows if wide else rows[:_ROWS]
-        if shown:
-            table = map(escape_control_characters, table_lines(head, shown, columns=style.columns))
-            lines += ["", style.heading(title), *table]
-        lines += more_lines(len(rows) - len(shown), 0, head[-3].lower())
+        if rows:
+            table = cut_table(style, head, rows, _ROWS, head[-3].lower())
+            lines += ["", style.heading(title), *map(escape_control_characters, table)]
     if drain.next is not None:
         title = f"WHY {drain.next.namespace}/{drain.next.pod} FINDS NO PLACE"
-        lines += ["", style.heading(title), "", *report_lines(drain.next, style, wide=wide)]
+        lines += ["", style.heading(title), "", *report_lines(drain.next, style)]
     return lines
 
 

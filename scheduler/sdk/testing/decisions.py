@@ -12,7 +12,7 @@ from typing import Any
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style
-from scheduler.tools.explain.report import report_text
+from scheduler.tools.explain.report import report_lines
 
 Row = Mapping[str, Any]
 
@@ -103,7 +103,7 @@ class Explained:
     explanation: Explanation
 
     def __str__(self) -> str:
-        return report_text([self.explanation], Style(io.StringIO(), {}), wide=True)
+        return "\n".join(report_lines(self.explanation, Style(io.StringIO(), {}, is_wide=True)))
 
     __repr__ = __str__
 

@@ -1,8 +1,4 @@
-"""
-Prints an explanation as text.
-
-`wide` prints everything that the explanation has; otherwise long lists are cut.
-"""
+"""Prints an explanation as text: all that it has in a wide style, otherwise with long lists cut."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 
-#: The most that is printed unless `wide` is set.
+#: The most that is printed unless the style is wide.
 _DOMAINS: Final = 8
 _GROUPS: Final = 12
 _RULES: Final = 4
@@ -38,7 +34,7 @@ _HEADLINES: Final = {
 }
 
 
-def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
+def report_lines(answer: Explanation, style: Style) -> list[str]:
     """Return the lines to print."""
     colour = style.good if answer.is_ok else style.bad
     name = escape_control_characters(f"{answer.namespace}/{answer.pod}")
@@ -55,16 +51,16 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     ]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
-        (f"REFUSED{_member_text(answer, wide=wide)}", _groups(answer, style.columns, wide=wide)),
-        (f"RULES{_wide_names_more(answer, wide=wide)}", _rules(answer, style.columns, wide=wide)),
-        ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
+        (f"REFUSED{_member_text(answer, style)}", _groups(answer, style)),
+        (f"RULES{_wide_names_more(answer, style)}", _rules(answer, style)),
+        ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, style)),
         (
             "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
-            _score_table(answer.scores if wide else answer.scores[:_SCORES], style.columns),
+            _score_table(answer.scores, style),
         ),
         (
             f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
-            _recorded(answer.recorded, style.columns, wide=wide),
+            _recorded(answer.recorded, style),
         ),
     )
     for title, body in sections:
@@ -77,7 +73,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     return lines
 
 
-def _member_text(answer: Explanation, *, wide: bool) -> str:
+def _member_text(answer: Explanation, style: Style) -> str:
     """Return which member of the group is refused, where, and beside which others; empty for a lone pod."""
     member = answer.member
     if member is None:
@@ -86,22 +82,21 @@ def _member_text(answer: Explanation, *, wide: bool) -> str:
     text = f": member {member.pod}{where}"
     if member.placed.n_total:
         have = "has a place" if member.placed.n_total == 1 else "have places"
-        text += f", once {_pods(member.placed, wide=wide)} {have}"
+        text += f", once {_pods(member.placed, style)} {have}"
     return escape_control_characters(text)
 
 
-def _wide_names_more(answer: Explanation, *, wide: bool) -> str:
+def _wide_names_more(answer: Explanation, style: Style) -> str:
     """Return a remark if a rule that is printed has names of more pods than are."""
     named = [pods for rule in answer.rules[:_RULES] for pods in (rule.pods, rule.declared_by, rule.pending)]
-    is_cut = not wide and any(pods is not None and len(pods.shown) > _PODS for pods in named)
+    is_cut = not style.is_wide and any(pods is not None and len(pods.shown) > _PODS for pods in named)
     return " (-o wide names more pods)" if is_cut else ""
 
 
-def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
-    shown = answer.groups if wide else answer.groups[:_GROUPS]
-    rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
-    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
-    return lines + more_lines(len(answer.groups) - len(shown), answer.n_more_groups, "group")
+def _groups(answer: Explanation, style: Style) -> list[str]:
+    rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in answer.groups]
+    head = ("NODES", "BY", "REASON", "WHERE", "SUCH AS")
+    return cut_table(style, head, rows, _GROUPS, "group", answer.n_more_groups)
 
 
 def _examples(group: NodeGroup) -> str:
@@ -109,12 +104,12 @@ def _examples(group: NodeGroup) -> str:
     return f"{names}, ..." if group.n_nodes > len(group.examples) > 0 else names
 
 
-def _rules(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
-    shown = answer.rules if wide else answer.rules[:_RULES]
+def _rules(answer: Explanation, style: Style) -> list[str]:
+    shown = answer.rules if style.is_wide else answer.rules[:_RULES]
     lines: list[str] = []
     for number, rule in enumerate(shown):
-        mirrored = not wide and any(_mirrors(rule, other) for other in shown[:number])
-        lines += [f"  {rule.text}", *_rule_body(rule, columns, wide=wide, mirrored=mirrored)]
+        mirrored = not style.is_wide and any(_mirrors(rule, other) for other in shown[:number])
+        lines += [f"  {rule.text}", *_rule_body(rule, style, mirrored=mirrored)]
     return lines + more_lines(len(answer.rules) - len(shown), answer.n_more_rules, "rule")
 
 
@@ -126,28 +121,26 @@ def _mirrors(rule: Rule, other: Rule) -> bool:
     return same and rule.kind == "existingAntiAffinity" and other.kind == "requiredAntiAffinity"
 
 
-def _rule_body(rule: Rule, columns: int | None, *, wide: bool, mirrored: bool) -> Iterator[str]:
+def _rule_body(rule: Rule, style: Style, *, mirrored: bool) -> Iterator[str]:
     if rule.declared_by is not None:
-        yield f"    declared by {_pods(rule.declared_by, wide=wide)}"
+        yield f"    declared by {_pods(rule.declared_by, style)}"
     if mirrored:
         return
     if rule.declared_by != rule.pods:
         word = "matching" if rule.kind in ("requiredAffinity", "topologySpread") else "blocking"
-        yield f"    {word}: {_pods(rule.pods, wide=wide)}"
+        yield f"    {word}: {_pods(rule.pods, style)}"
     if rule.pending.n_total:
-        yield f"    matching, but without a node: {_pods(rule.pending, wide=wide)}"
-    domains = rule.domains if wide else rule.domains[:_DOMAINS]
+        yield f"    matching, but without a node: {_pods(rule.pending, style)}"
     head = ("DOMAIN", "NODES", "PODS", "OPEN UP TO", "NOW")
     rows = []
-    for d in domains:
+    for d in rule.domains:
         most, now = "-" if d.most is None else d.most, "open" if d.allowed else "closed"
         rows.append((d.domain or '""', d.n_nodes, d.n_pods, most, now))
-    yield from table_lines(head, rows, indent="      ", columns=columns)
-    yield from more_lines(len(rule.domains) - len(domains), rule.n_more_domains, "domain", indent="      ")
+    yield from cut_table(style, head, rows, _DOMAINS, "domain", rule.n_more_domains, indent="      ")
 
 
-def _pods(pods: Pods, *, wide: bool) -> str:
-    shown = pods.shown if wide else pods.shown[:_PODS]
+def _pods(pods: Pods, style: Style) -> str:
+    shown = pods.shown if style.is_wide else pods.shown[:_PODS]
     if not pods.n_total:
         return "none"
     names = ", ".join(map(_pod_text, shown))
@@ -162,26 +155,27 @@ def _pod_text(pod: PodRef) -> str:
     return f"{pod.key}{node}{domain}"
 
 
-def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
+def _suggestions(answer: Explanation, style: Style) -> list[str]:
     """Return the suggestions; unless wide, those of the same kinds of changes are a line of the first one."""
     pod = SUCH_MEMBERS if answer.member is not None else "the pod"
     alike: dict[object, list[Suggestion]] = {}
     for number, suggestion in enumerate(answer.suggestions):
         kinds = tuple(map(type, suggestion.changes))
-        alike.setdefault(number if wide else kinds, []).append(suggestion)
+        alike.setdefault(number if style.is_wide else kinds, []).append(suggestion)
     lines = []
     for number, (first, *others) in enumerate(alike.values(), 1):
-        texts = list(change_texts(first.changes, pod, wide=wide))
+        texts = list(change_texts(first.changes, pod, wide=style.is_wide))
         texts[-1] += f"  -> {first.node}"
         if others:
-            elsewhere = (" ".join(change_texts(each.changes, pod, wide=wide)) for each in others)
+            elsewhere = (" ".join(change_texts(each.changes, pod, wide=style.is_wide)) for each in others)
             texts.append(f"or likewise: {'; '.join(elsewhere)}")
         lines += [f"  {number}. {texts[0]}", *(f"     {text}" for text in texts[1:])]
     return lines
 
 
-def _score_table(ranked: Sequence[RankedNode], columns: int | None) -> list[str]:
+def _score_table(scored: Sequence[RankedNode], style: Style) -> list[str]:
     """Return a table with a row per plugin and a column per node, the pod's node first."""
+    ranked = scored if style.is_wide else scored[:_SCORES]
     if not ranked:
         return []
     plugins = list(dict.fromkeys(plugin for node in ranked for plugin in node.scores))
@@ -191,10 +185,10 @@ def _score_table(ranked: Sequence[RankedNode], columns: int | None) -> list[str]
         (plugin, *(node.scores.get(plugin, 0) for node in ranked)) for plugin in plugins
     ]
     rows.append(("total", *(node.total for node in ranked)))
-    return table_lines(("", *(node.node for node in ranked)), rows, columns=columns)
+    return table_lines(("", *(node.node for node in ranked)), rows, columns=style.columns)
 
 
-def _recorded(record: DecisionRecord | None, columns: int | None, *, wide: bool) -> list[str]:
+def _recorded(record: DecisionRecord | None, style: Style) -> list[str]:
     if record is None:
         return []
     lines = [f"  {record.feasible} of {counted(record.evaluated, 'node')} fitted"]
@@ -203,7 +197,22 @@ def _recorded(record: DecisionRecord | None, columns: int | None, *, wide: bool)
         lines.append(f"  refused: {refused}")
     if record.evicted is not msgspec.UNSET:
         lines.append(f"  evicted for it: {', '.join(record.evicted)}")
-    return lines + _score_table(record.top if wide else record.top[:_SCORES], columns)
+    return lines + _score_table(record.top, style)
+
+
+def cut_table(
+    style: Style,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str | int]],
+    most: int,
+    what: str,
+    n_unlisted: int = 0,
+    indent: str = "  ",
+) -> list[str]:
+    """Return a table of the rows, of the first ones unless the style is wide, and a line about those left out."""
+    shown = rows if style.is_wide else rows[:most]
+    table = table_lines(head, shown, indent, style.columns)
+    return table + more_lines(len(rows) - len(shown), n_unlisted, what, indent)
 
 
 def more_lines(n_cut: int, n_unlisted: int, what: str, indent: str = "  ") -> list[str]:
@@ -214,17 +223,12 @@ def more_lines(n_cut: int, n_unlisted: int, what: str, indent: str = "  ") -> li
     return [f"{indent}... and {counted(n_cut + n_unlisted, f'more {what}')}{shows}"]
 
 
-def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:
-    """Return all explanations, separated by blank lines."""
-    return "\n\n".join("\n".join(report_lines(answer, style, wide=wide)) for answer in answers)
-
-
-def print_answer(answer: object, output: str, render: Callable[[Style], str]) -> None:
-    """Print the answer as JSON or YAML, or else as text in the style of standard output."""
+def print_answer(answer: object, output: str, render: Callable[[Style], Iterable[str]]) -> None:
+    """Print the answer as JSON or YAML, or else as lines in the style of standard output."""
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
     elif output == "yaml":
         print(msgspec.yaml.encode(answer).decode(), end="")
     else:
-        style = Style(sys.stdout, os.environ)
-        print(style.wrapped(render(style)))
+        style = Style(sys.stdout, os.environ, is_wide=output == "wide")
+        print(style.wrapped("\n".join(render(style))))

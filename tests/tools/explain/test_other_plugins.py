@@ -160,5 +160,5 @@ def test_a_plugin_says_by_fields_rather_than_by_words_that_no_node_has_it(
     plugin.said = said
     answer = explained(Cluster(zoned("a1 b1")), plugin)
     assert [(group.nowhere, group.misspelt) for group in answer.groups] == [(nowhere, misspelt)]
-    lines = report_lines(answer, Style(io.StringIO(), {}), wide=False)
+    lines = report_lines(answer, Style(io.StringIO(), {}))
     assert ("No small change would help." in lines) != misspelt

@@ -209,7 +209,7 @@ def test_a_group_of_which_too_few_pods_exist_says_how_many_there_are(
     (row,) = pending_workloads(cluster).workloads
     assert (row.reason, row.change) == ("3 of the 5 pods that its group needs exist", (change,))
     answer = explain_waiting(cluster, cluster.pending_pods()[0])
-    lines = report_lines(answer, Style(io.StringIO(), {}), wide=False)
+    lines = report_lines(answer, Style(io.StringIO(), {}))
     assert f"  3 of the 5 pods that its group needs exist: {change} would complete it" in lines
 
 

@@ -18,7 +18,7 @@ def test_an_open_domain_is_said_to_be_open() -> None:
         [*zoned("a1 b1"), *zoned("c1", allocatable={"pods": "0"})], [web("one", "a1"), web("two", "b1")]
     )
     answer = cluster.explain(web("p", affinity=alone_per_zone()), try_changes=False)
-    lines = report_lines(answer, Style(io.StringIO(), {}), wide=False)
+    lines = report_lines(answer, Style(io.StringIO(), {}))
     start = next(number for number, line in enumerate(lines) if "DOMAIN" in line)
     assert [line.split() for line in lines[start : start + 4]] == [
         ["DOMAIN", "NODES", "PODS", "OPEN", "UP", "TO", "NOW"],
@@ -32,7 +32,8 @@ def test_pods_that_are_counted_alone_are_named_by_a_wide_report() -> None:
     cluster = Cluster(zoned("a1"), [web(f"web-{number}", "a1") for number in range(5)])
     answer = cluster.explain(web("p", affinity=alone_per_zone()), try_changes=False)
     narrow, wide = (
-        "\n".join(report_lines(answer, Style(io.StringIO(), {}), wide=is_wide)) for is_wide in (False, True)
+        "\n".join(report_lines(answer, Style(io.StringIO(), {}, is_wide=is_wide)))
+        for is_wide in (False, True)
     )
     assert "\nRULES (-o wide names more pods)\n" in narrow
     assert "web-2 on a1 (a) and 2 more" in narrow
@@ -61,7 +62,7 @@ def test_the_same_remedy_elsewhere_is_no_remedy_of_its_own() -> None:
         build.pod("p", labels={"app": "web"}, affinity=alone)
     )
     narrow, wide = (
-        [line for line in report_lines(answer, Style(io.StringIO(), {}), wide=is_wide) if "leaves" in line]
+        [line for line in report_lines(answer, Style(io.StringIO(), {}, is_wide=is_wide)) if "leaves" in line]
         for is_wide in (False, True)
     )
     assert narrow == [

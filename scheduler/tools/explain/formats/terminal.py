@@ -30,9 +30,14 @@ def escape_control_characters(text: str) -> str:
 
 
 class Style:
-    """Colours for one stream; none if it is no terminal or NO_COLOR is set (https://no-color.org)."""
+    """
+    How text is printed on one stream: in colours on a terminal unless NO_COLOR is set (https://no-color.org).
 
-    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
+    `is_wide`: whether long lists are printed as a whole.
+    """
+
+    def __init__(self, out: TextIO, environ: Mapping[str, str], *, is_wide: bool = False) -> None:
+        self.is_wide = is_wide
         self.is_terminal = out.isatty() and environ.get("TERM", "") not in ("", "dumb")
         #: Width of the terminal; None for another stream.
         self.columns = _size(out)[0] if self.is_terminal else None
