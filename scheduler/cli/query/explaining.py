@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file, settings_of
+from scheduler.cli import settings_flags
+from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.kube.requests import seconds_of
 from scheduler.engine.syntax.plurals import counted
@@ -28,7 +29,7 @@ _WORDS: Final = 10
 
 def print_file(args: argparse.Namespace) -> int:
     """Explain the pods that the manifests of -f would create. Return the exit code."""
-    settings = settings_of(args)
+    settings = settings_flags.settings(args)
     manifest_file = read_manifest_file(args, settings)
     cluster, _ = read_cluster(args, settings)
     add_to_cluster(args, manifest_file, cluster)
@@ -38,7 +39,7 @@ def print_file(args: argparse.Namespace) -> int:
 
 def print_named(args: argparse.Namespace) -> int:
     """Explain the pods and workloads that the arguments name. Return the exit code."""
-    settings, namespace = settings_of(args), namespace_of(args)
+    settings, namespace = settings_flags.settings(args), namespace_of(args)
     named = [parse_workload(text, namespace) for text in args.pods]
     pods = [(each.namespace, each.name) for each in named if each.is_pod]
     cluster, found = read_cluster(args, settings, pods)
@@ -70,7 +71,7 @@ def _print(args: argparse.Namespace, answers: Sequence[Explanation], *, is_list:
 
 def print_pending(args: argparse.Namespace) -> int:
     """Print a table of all that is pending. Return 1 if anything is, else 0."""
-    settings = settings_of(args)
+    settings = settings_flags.settings(args)
     namespace = "" if args.all_namespaces else namespace_of(args)
     cluster, _ = read_cluster(args, settings)
     known = cluster.state.label_sets.namespace_labels

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -51,7 +51,6 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 if TYPE_CHECKING:
     from scheduler.engine.framework.kinds import WatchedKind
-    from scheduler.engine.model.semantics import Version
 
 _TIMEOUT_S: Final = 60.0
 #: For the names that complete a command line.
@@ -70,19 +69,18 @@ T = TypeVar("T")
 
 async def read_cluster(
     args: argparse.Namespace,
-    new_cluster: Callable[[Version | None], LoadedCluster],
+    settings: Settings,
     pods: Sequence[tuple[str, str]],
+    *,
+    reads_budgets: bool,
 ) -> tuple[LoadedCluster, list[bytes | None]]:
-    """
-    Return the cluster, and the JSON of the pods of these namespaces and names. If one of them does not exist, they are
-    all that is read.
-
-    `new_cluster`: returns the cluster that objects are added to, by the version of the API server; None if it does not
-    say. Raises SettingsError.
-    """
+    """Read what `sources.read_cluster` returns from an API server. Raises SettingsError."""
     async with connect(args) as client:
         stored = [await _read(client, get_pod(*pod)) for pod in pods]
-        cluster = new_cluster(await _server_version(client))
+        version = None
+        with suppress(Forbidden, NotFound, Invalid):
+            version = decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
+        cluster = LoadedCluster(settings.at(version), reads_budgets=reads_budgets)
         cluster.state.devices.epoch_s = time.time()
         if None not in stored:
             forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
@@ -91,13 +89,6 @@ async def read_cluster(
             for kind, reason in forbidden.items():
                 print_unlisted(kind, reason)
     return cluster, stored
-
-
-async def _server_version(client: KubeClient) -> Version | None:
-    try:
-        return decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
-    except (Forbidden, NotFound, Invalid):
-        return None
 
 
 async def list_leases(client: TellingClient, settings: Settings) -> Leases:

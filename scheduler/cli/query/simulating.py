@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from scheduler.cli import settings_flags
 from scheduler.cli.query.sources import (
     add_to_cluster,
     class_reader,
     read_cluster,
     read_manifest_file,
-    settings_of,
 )
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
@@ -43,7 +43,7 @@ def print_replicas(args: argparse.Namespace) -> int:
     """Place the replicas of the manifests of -f. Return 0 if all fit, else 1."""
     if args.replicas is not None and not 0 <= args.replicas <= MAX_REPLICAS:
         raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {MAX_REPLICAS}")
-    settings = settings_of(args)
+    settings = settings_flags.settings(args)
     manifest_file = read_manifest_file(args, settings)
     named = args.priority_class
     of_flag = None if named is None else priority_class_named(named, "--priority-class", class_reader(args))
@@ -57,7 +57,7 @@ def print_replicas(args: argparse.Namespace) -> int:
 
 def print_drain(args: argparse.Namespace) -> int:
     """Drain the nodes, or take the zone away. Return 0 if all pods find a place, else 1."""
-    cluster, _ = read_cluster(args, settings_of(args), budgets=args.drain is not None)
+    cluster, _ = read_cluster(args, settings_flags.settings(args), budgets=args.drain is not None)
     nodes = [name for names in args.drain or () for name in names.strip(",").split(",")]
     drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
     print_answer(drain, args.output, partial(_drain_lines, drain))

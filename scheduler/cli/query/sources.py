@@ -7,9 +7,8 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import SettingsError
@@ -20,17 +19,9 @@ from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, a
 from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
-if TYPE_CHECKING:
-    from scheduler.engine.model.semantics import Version
-
 #: For a download: name, connection, redirections, body.
 _LIMIT_S: Final = 60
 _EXPECTED: Final = "a manifest"
-
-
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the scheduler's configuration. Raises SettingsError."""
-    return settings_flags.settings(args)
 
 
 def class_reader(args: argparse.Namespace) -> ReadClass | None:
@@ -79,21 +70,18 @@ def read_cluster(
 
     Raises SettingsError.
     """
-
-    def new_cluster(server: Version | None) -> LoadedCluster:
-        cluster = LoadedCluster(settings.at(server), reads_budgets=budgets)
-        cluster.on_step = LiveLines(sys.stderr, os.environ).say
-        return cluster
-
+    stored: list[bytes | None] = [None] * len(pods)
     if args.on is not None:
-        cluster = new_cluster(None)
+        cluster = LoadedCluster(settings.at(None), reads_budgets=budgets)
         read_snapshot(args.on, cluster)
-        return cluster, [None] * len(pods)
-    import asyncio
+    else:
+        import asyncio
 
-    from scheduler.cli.query import listing
+        from scheduler.cli.query import listing
 
-    return asyncio.run(listing.read_cluster(args, new_cluster, pods))
+        cluster, stored = asyncio.run(listing.read_cluster(args, settings, pods, reads_budgets=budgets))
+    cluster.on_step = LiveLines(sys.stderr, os.environ).say
+    return cluster, stored
 
 
 def _download(url: str, limit_bytes: int) -> bytes:

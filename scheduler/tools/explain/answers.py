@@ -89,7 +89,11 @@ def explain_pod(
 def explain_named_pod(
     cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
 ) -> Explanation | None:
-    """Return the explanation of a pod, None if there is none; `stored`: its JSON. Raises SettingsError."""
+    """
+    Return the explanation of a pod, None if there is none. Raises SettingsError.
+
+    `stored`: its JSON at the API server, where it may have appeared after the cluster was read.
+    """
     pod = cluster.pods.get((namespace, name))
     if pod is None and stored is not None:
         try:
@@ -137,18 +141,17 @@ def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> 
             alike.append(found := [])
         found.append(manifest)
         by_source.update(dict.fromkeys(sources, found))
-    return [_explain_alike(cluster, *each) for each in alike]
-
-
-def _explain_alike(cluster: LoadedCluster, first: Manifest, *others: Manifest) -> Explanation:
-    group = first.group
-    of_group = [each for each in (first, *others) if group is not None and each.group == group]
-    members = [pod for each in of_group for pod in cluster.create_pods(each, each.n_replicas)]
-    pod = members[0] if members else cluster.create_pod(first, 0)
-    answer = explain_waiting(cluster, pod, together=members)
-    what = counted(len(others), "more workload")
-    _add_alike(answer, what, [f"{other.kind} {other.name}" for other in others])
-    return answer
+    answers = []
+    for first, *others in alike:
+        of_group = [
+            each for each in (first, *others) if first.group is not None and each.group == first.group
+        ]
+        members = [pod for each in of_group for pod in cluster.create_pods(each, each.n_replicas)]
+        pod = members[0] if members else cluster.create_pod(first, 0)
+        answers.append(explain_waiting(cluster, pod, together=members))
+        what = counted(len(others), "more workload")
+        _add_alike(answers[-1], what, [f"{other.kind} {other.name}" for other in others])
+    return answers
 
 
 def _add_alike(answer: Explanation, what: str, names: Sequence[str]) -> None:

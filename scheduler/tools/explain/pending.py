@@ -22,7 +22,7 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import OwningWorkload, alike, workload_of
 
 #: A few seconds at 5,000 nodes and 50,000 pods.
-MAX_EXPLAINED: Final = 50
+_MAX_EXPLAINED: Final = 50
 #: Changes of a workload, which help all its pods.
 _OF_TEMPLATE: Final = (PodChange, RecreateWithMatchLabelKey, RollOutInPlace)
 _TRIED_LATER: Final = "not explained: there are too many; name the workload"
@@ -67,16 +67,18 @@ class PendingWorkloads(Document, frozen=True, kw_only=True):
     workloads: tuple[PendingWorkload, ...]
 
 
-def pending_workloads(
-    cluster: LoadedCluster, namespace: str = "", max_explained: int = MAX_EXPLAINED
-) -> PendingWorkloads:
+def pending_workloads(cluster: LoadedCluster, namespace: str = "") -> PendingWorkloads:
     """Return the pods that wait, of one namespace if it is named. Nothing else may read the cluster meanwhile."""
     pods = [pod for pod in cluster.pending_pods() if not pod.terminating and namespace in ("", pod.namespace)]
     found: dict[tuple[OwningWorkload, str], PendingWorkload] = {}
     for number, group in enumerate(alike(pods)):
         one = _unexplained(group)
-        if number < max_explained:
-            _explain(one, cluster, group[0])
+        if number < _MAX_EXPLAINED:
+            answer = explain_waiting(cluster, group[0], owns_state=True)
+            one.reason, one.message = _reason(cluster, answer, group[0]), answer.message
+            one.missing, one.change = _missing(answer), _change(answer, one.workload)
+            one.state, one.unserved = answer.state, answer.unserved
+            one.misspelt = any(each.misspelt for each in answer.groups)
         same = found.setdefault((one.workload, one.reason), one)
         if same is not one:
             same.n_pods += one.n_pods
@@ -97,14 +99,6 @@ def _unexplained(pods: Sequence[Pod]) -> PendingWorkload:
         reason=reason_in(message) or _TRIED_LATER,
         message=message,
     )
-
-
-def _explain(one: PendingWorkload, cluster: LoadedCluster, pod: Pod) -> None:
-    answer = explain_waiting(cluster, pod, owns_state=True)
-    one.reason, one.message = _reason(cluster, answer, pod), answer.message
-    one.missing, one.change = _missing(answer), _change(answer, one.workload)
-    one.state, one.unserved = answer.state, answer.unserved
-    one.misspelt = any(each.misspelt for each in answer.groups)
 
 
 def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:

@@ -214,8 +214,9 @@ def simulate_drain(
     namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
     moves = move_pods(departures.leaving, world, budgets)
-    homeless = next((move.pod.recreated() for move in moves if move.is_homeless), None)
-    placed = [move.pod for move in moves if move.to]
+    homeless = next((move.pod.recreated() for move in moves if move.shown.is_homeless), None)
+    placed = [move.pod for move in moves if move.shown.to]
+    leaving = sorted((move.shown for move in moves), key=lambda shown: (not shown.round, shown.round))
     decided_with = (
         f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
         for name, count in sorted(stand_ins.items())
@@ -226,8 +227,8 @@ def simulate_drain(
         zone=zone or "",
         n_pods=len(moves),
         n_placed=len(placed),
-        n_rounds=max((move.round for move in moves), default=0),
-        leaving=tuple(move.shown() for move in sorted(moves, key=lambda move: (not move.round, move.round))),
+        n_rounds=max((shown.round for shown in leaving), default=0),
+        leaving=tuple(leaving),
         staying=staying_pods(departures, _STAYING),
         next=None
         if homeless is None
@@ -240,7 +241,7 @@ def _eviction_notes(moves: Sequence[Move], world: World) -> tuple[str, ...]:
     """Return a note about the pods of lower priority that make room, none if there are none."""
     if not world.evictions:
         return ()
-    moved = {move.pod.uid for move in moves if move.round}
+    moved = {move.pod.uid for move in moves if move.shown.round}
     left = {each.victim.uid: each.victim.key for each in world.evictions if each.victim.uid not in moved}
     homeless = [key for uid, key in left.items() if not world.node_of(uid)]
     named = f"{len(homeless)} of them: {first_names(homeless, _NAMED)}"

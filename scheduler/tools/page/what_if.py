@@ -182,16 +182,17 @@ def _displace(cluster: LoadedCluster, lost: Sequence[str], rng: Rng) -> tuple[Di
     leaving = moving[:MAX_DISPLACED]
     world = cluster.world(rng, (pod.scheduler_name for pod in moving))
     moves = move_pods(leaving, world, ())
-    node_names = [move.to for move in moves if move.to]
+    node_names = [move.shown.to for move in moves if move.shown.to]
+    n_pods = len(departures.leaving) + len(departures.staying)
     refused: dict[str, list[Pod]] = {}
     for move in moves:
-        if move.is_homeless:
-            refused.setdefault(move.message, []).append(move.pod)
+        if move.shown.is_homeless:
+            refused.setdefault(move.shown.message, []).append(move.pod)
     shares, n_more = node_shares(cluster.state, node_names)
     displaced = Displaced(
         n_nodes=len(lost),
-        n_pods=departures.n_pods,
-        n_stay=departures.n_pods - len(moving),
+        n_pods=n_pods,
+        n_stay=n_pods - len(moving),
         n_more=max(0, len(moving) - MAX_DISPLACED),
         n_placed=len(node_names),
         by_zone=zone_shares(cluster.state, node_names),
@@ -199,7 +200,7 @@ def _displace(cluster: LoadedCluster, lost: Sequence[str], rng: Rng) -> tuple[Di
         n_more_nodes=n_more,
         refused=_refusals(refused),
     )
-    notes = tuple(relaxed_notes((move.pod for move in moves if move.to), "pod", world))
+    notes = tuple(relaxed_notes((move.pod for move in moves if move.shown.to), "pod", world))
     if world.evictions:
         n_evicted = counted(len(world.evictions), "pod")
         notes = (*notes, f"{n_evicted} of lower priority would be evicted for pods of the lost nodes")

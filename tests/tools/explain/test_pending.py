@@ -89,12 +89,15 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
     assert explained == ["db-2"]
 
 
-def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
+def test_what_is_not_explained_has_what_its_scheduler_said(
+    explained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "_MAX_EXPLAINED", 1)
     message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
     pods = [owned(f"p{n}", owner=f"web-{n}", cpu="1") for n in range(3)]
     pods[2]["status"]["conditions"] = [build.unscheduled(message)]
     runs = owned("runs", owner="db", node="n", cpu="1")
-    found = pending_workloads(loaded(NODE, runs, *pods), max_explained=1).workloads
+    found = pending_workloads(loaded(NODE, runs, *pods)).workloads
     assert [(row.reason, row.state, row.change != ()) for row in found] == [
         ("Insufficient cpu", "unschedulable", True),
         ("not explained: there are too many; name the workload", "", False),

@@ -7,10 +7,10 @@ machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -95,20 +95,17 @@ def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
             case TolerateTaint(key=key, value=value, effect=effect):
                 tolerations = (*spec.tolerations, Toleration(key, "Equal", value, effect))
                 pod = replace(pod, spec=replace(spec, tolerations=tolerations))
-            case AllowSkew() | HonorPolicy():
-                pod = _with_spread(pod, change)
+            case AllowSkew(topology_key=key, max_skew=max_skew):
+                pod = _with_spread(pod, key, max_skew=max_skew)
+            case HonorPolicy(topology_key=key, field=field):
+                pod = _with_spread(pod, key, **{_POLICIES[field]: True})
     return pod
 
 
-def _with_spread(pod: Pod, change: AllowSkew | HonorPolicy) -> Pod:
-    changed: Mapping[str, Any] = (
-        {"max_skew": change.max_skew} if isinstance(change, AllowSkew) else {_POLICIES[change.field]: True}
-    )
+def _with_spread(pod: Pod, topology_key: str, **changed: int) -> Pod:
     spread = tuple(
-        replace(constraint, **changed)
-        if constraint.hard and constraint.topology_key == change.topology_key
-        else constraint
-        for constraint in pod.spec.spread
+        replace(one, **changed) if one.hard and one.topology_key == topology_key else one
+        for one in pod.spec.spread
     )
     return replace(pod, spec=replace(pod.spec, spread=spread))
 
@@ -137,8 +134,12 @@ def _events_of(change: Change, pod: Pod, state: ClusterState) -> Iterator[WatchE
         case UnselectNode():
             if (volume_claim := state.volumes.claim(f"{change.namespace}/{change.claim}")) is not None:
                 yield ObjectSeen(replace(volume_claim, selected_node=None))
-        case RunPod():
-            yield PodSeen(_imagined(change, len(state.placed)))
+        case RunPod(namespace=namespace, labels=labels, node=node_name):
+            # Without requests, and of a name that is no pod's: each change adds one.
+            name = f"imagined-{len(state.placed)}"
+            metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels}
+            document = {"metadata": metadata, "spec": {"nodeName": node_name}}
+            yield PodSeen(PodDecoder().decode(msgspec.json.encode(document)))
         case LabelNamespace(namespace=name, key=key, value=value):
             labels = state.label_sets.namespace_labels.get(name, {})
             yield ObjectSeen(Namespace(name, "", {**labels, key: value}))
@@ -206,11 +207,3 @@ def _tolerating(request: DeviceRequest, name: str, toleration: DeviceToleration)
             changed(each, f"{request.name}/{each.name}") for each in request.first_available
         ),
     )
-
-
-def _imagined(change: RunPod, number: int) -> Pod:
-    """Return a pod without requests that runs on the change's node, with a unique UID."""
-    name = f"imagined-{number}"
-    metadata = {"name": name, "namespace": change.namespace, "uid": f"{change.namespace}/{name}"}
-    document = {"metadata": {**metadata, "labels": change.labels}, "spec": {"nodeName": change.node}}
-    return PodDecoder().decode(msgspec.json.encode(document))

@@ -17,7 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from scheduler.engine.model.disruption_budgets import DisruptionBudget, guarding, refusing
 from scheduler.engine.model.nodes import Node
@@ -26,7 +28,14 @@ from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
+from scheduler.tools.explain.formats.explanation import (
+    Document,
+    Explanation,
+    JsonStruct,
+    PodRef,
+    Pods,
+    json_name,
+)
 from scheduler.tools.explain.simulation.new_claims import new_claim
 from scheduler.tools.explain.simulation.new_device_claims import renewed_claims
 from scheduler.tools.explain.simulation.replicas import longest_wait_s, waited, why_unplaced
@@ -48,7 +57,7 @@ class Stay(StrEnum):
     TERMINATING = "terminating"
 
 
-class LeavingPod(JsonStruct, frozen=True, kw_only=True):
+class LeavingPod(msgspec.Struct, kw_only=True, rename=json_name):
     """
     A pod that has to leave `node`.
 
@@ -63,12 +72,17 @@ class LeavingPod(JsonStruct, frozen=True, kw_only=True):
     round: int = 0
     held_by: str = ""
     message: str = ""
-    workload: str = ""
+    workload: str
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.pod}"
+
+    @property
+    def is_homeless(self) -> bool:
+        """Whether it has left and has no place."""
+        return self.round > 0 and not self.to
 
 
 class StayingPods(JsonStruct, frozen=True):
@@ -117,45 +131,18 @@ class Departures:
     staying: Sequence[tuple[Stay, Pod]]
 
     @property
-    def n_pods(self) -> int:
-        """All pods of the nodes."""
-        return len(self.leaving) + len(self.staying)
-
-    @property
     def replaceable(self) -> list[Pod]:
         """The pods that leave and those without a controller, to show where they could go; by priority."""
         lone = (pod for stay, pod in self.staying if stay is Stay.NO_CONTROLLER)
         return sorted((*self.leaving, *lone), key=_by_priority)
 
 
-@dataclass(slots=True)
-class Move:
-    """A pod that has to leave its node, and what became of it: see `LeavingPod`."""
+class Move(NamedTuple):
+    """A pod that has to leave its node, the budgets that count it, and what became of it."""
 
     pod: Pod
     budgets: Sequence[DisruptionBudget]
-    to: str = ""
-    round: int = 0
-    held_by: str = ""
-    message: str = ""
-
-    @property
-    def is_homeless(self) -> bool:
-        """Whether it has left and has no place."""
-        return self.round > 0 and not self.to
-
-    def shown(self) -> LeavingPod:
-        """Return it as an answer has it."""
-        return LeavingPod(
-            namespace=self.pod.namespace,
-            pod=self.pod.name,
-            node=self.pod.node_name,
-            to=self.to,
-            round=self.round,
-            held_by=self.held_by,
-            message=self.message,
-            workload=workload_of(self.pod).text,
-        )
+    shown: LeavingPod
 
 
 def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) -> Departures:
@@ -203,7 +190,12 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
-    moves = [Move(pod, guarding(pod, of_namespace.get(pod.namespace, ()))) for pod in leaving]
+    moves = []
+    for pod in leaving:
+        shown = LeavingPod(
+            namespace=pod.namespace, pod=pod.name, node=pod.node_name, workload=workload_of(pod).text
+        )
+        moves.append(Move(pod, guarding(pod, of_namespace.get(pod.namespace, ())), shown))
     n_rounds = 0
     while True:
         let_go = _let_go(moves, n_rounds + 1)
@@ -213,12 +205,13 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
             _renew_ephemeral_claims(pod, world)
             for event in list(renewed_claims(pod, world.state)):
                 world.process(event)
-        n_placed = sum(bool(move.to) for move in moves)
+        n_placed = sum(bool(move.shown.to) for move in moves)
         _replace(let_go, world)
-        for move in (move for move in moves if move.round):
-            move.to = world.node_of(move.pod.uid)
-            move.message = "" if move.to else why_unplaced(move.pod, world)
-        if not let_go and n_placed == sum(bool(move.to) for move in moves):
+        for pod, _, shown in moves:
+            if shown.round:
+                shown.to = world.node_of(pod.uid)
+                shown.message = "" if shown.to else why_unplaced(pod, world)
+        if not let_go and n_placed == sum(bool(move.shown.to) for move in moves):
             return moves
 
 
@@ -239,13 +232,15 @@ def _let_go(moves: Iterable[Move], number: int) -> list[Pod]:
 
     A budget allows what its controller last counted, less the pods that left and have no replacement yet.
     """
-    used = Counter(budget.key for move in moves if move.is_homeless for budget in move.budgets)
-    for move in (move for move in moves if not move.round):
-        move.held_by = refusing(move.budgets, used)
-        if not move.held_by:
-            used.update(budget.key for budget in move.budgets)
-            move.round = number
-    return [move.pod for move in moves if move.round == number]
+    used = Counter(budget.key for move in moves if move.shown.is_homeless for budget in move.budgets)
+    let_go = []
+    for pod, budgets, shown in (move for move in moves if not move.shown.round):
+        shown.held_by = refusing(budgets, used)
+        if not shown.held_by:
+            used.update(budget.key for budget in budgets)
+            shown.round = number
+            let_go.append(pod)
+    return let_go
 
 
 def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
@@ -258,7 +253,7 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
         if claim.volume_name:
             world.process(ObjectGone(StorageKind.VOLUME, claim.volume_name))
         fresh = replace(claim, volume_name="", selected_node=None, is_bind_completed=False)
-        for obj in new_claim(fresh, volumes).objects:
+        for obj in new_claim(fresh, volumes)[0]:
             world.process(ObjectSeen(obj))
 
 

@@ -12,7 +12,7 @@ Source: plugin/pkg/admission/storage/storageclass/setdefault, pkg/controller/vol
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -39,18 +39,8 @@ from scheduler.tools.explain.formats.json_values import mapping_or_empty
 _ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 
 
-@dataclass(frozen=True, slots=True)
-class NewClaim:
-    """A claim, its volume if it has one, and the sentence about assumptions; empty without any."""
-
-    claim: PersistentVolumeClaim
-    volume: PersistentVolume | None = None
-    assumption: str = ""
-
-    @property
-    def objects(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
-        """The volume, if there is one, and the claim."""
-        return (self.claim,) if self.volume is None else (self.volume, self.claim)
+#: A claim as a watch shows it, after its volume if it is bound to one.
+ClaimObjects = tuple[PersistentVolume | PersistentVolumeClaim, ...]
 
 
 def add_claim(volumes: Volumes, document: Json) -> str:
@@ -62,10 +52,10 @@ def add_claim(volumes: Volumes, document: Json) -> str:
     # An empty name of a class is one, of no class.
     if mapping_or_empty(document.get("spec")).get("storageClassName") is None:
         claim = replace(claim, class_name=claim.class_name or default_class(volumes))
-    made = new_claim(claim, volumes)
-    for obj in made.objects:
+    objects, assumption = new_claim(claim, volumes)
+    for obj in objects:
         volumes.upsert(obj)
-    return made.assumption
+    return assumption
 
 
 def default_class(volumes: Volumes) -> str:
@@ -76,24 +66,25 @@ def default_class(volumes: Volumes) -> str:
     return max(defaults, key=lambda known: known.default_since or "").key if defaults else ""
 
 
-def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
-    """Return the claim as its pod finds it."""
+def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> tuple[ClaimObjects, str]:
+    """Return the claim as its pod finds it, and a sentence on what is assumed; '' without any."""
     storage_class = volumes.storage_class(claim.class_name) if claim.class_name else None
     if claim.volume_name or (storage_class is not None and storage_class.waits):
-        return NewClaim(claim)
+        return (claim,), ""
     volume = min(
         _existing(claim, volumes), key=lambda volume: (volume.capacity_bytes, volume.key), default=None
     )
     if volume is not None:
-        return bound_to(claim, volume)
+        return bound_to(claim, volume), ""
     if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
-        return NewClaim(claim)
+        return (claim,), ""
     where = "where the class allows it" if storage_class.allowed_topologies else "on any node"
     assumption = f"class {storage_class.key} makes volumes before pods are placed: assumed {where}"
-    return bound_to(claim, _provisioned(claim, storage_class, storage_class.allowed_topologies), assumption)
+    volume = _provisioned(claim, storage_class, storage_class.allowed_topologies)
+    return bound_to(claim, volume), assumption
 
 
-def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volumes) -> NewClaim:
+def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volumes) -> ClaimObjects:
     """
     Return the claim with the volume that its provisioner makes once this node is selected; without one if none does.
 
@@ -101,7 +92,7 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volum
     """
     storage_class = volumes.storage_class(claim.class_name)
     if storage_class is None:
-        return NewClaim(claim)
+        return (claim,)
     terms = storage_class.allowed_topologies
     if set(claim.access_modes) <= _ONE_NODE:
         terms = (NodeTerm((), (NodeRequirement("metadata.name", "In", (node_name,)),)),)
@@ -122,14 +113,11 @@ def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[Persis
                 yield volume
 
 
-def bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume, assumption: str = "") -> NewClaim:
-    """Return the claim and the volume, bound to each other."""
+def bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> ClaimObjects:
+    """Return the volume and the claim, bound to each other."""
     reference = ClaimReference(claim.key, claim.uid)
-    return NewClaim(
-        replace(claim, volume_name=volume.key, is_bind_completed=True),
-        replace(volume, claim=reference, is_available=False),
-        assumption,
-    )
+    bound = replace(claim, volume_name=volume.key, is_bind_completed=True)
+    return replace(volume, claim=reference, is_available=False), bound
 
 
 def _provisioned(

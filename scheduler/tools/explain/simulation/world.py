@@ -307,10 +307,10 @@ class World:
                         reserved = replace(reserved, key=f"{write.pod.namespace}/{reserved.created_name}")
                     objects = [reserved]
                 case VolumePromise(volume, claim):
-                    objects = bound_to(claim, volume).objects
+                    objects = bound_to(claim, volume)
                 case NodeSelection():
                     selected = write.applied_to(write.obj)
-                    objects = provisioned_for(selected, reservation.node_name, self.state.volumes).objects
+                    objects = provisioned_for(selected, reservation.node_name, self.state.volumes)
                 case _:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
             shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]

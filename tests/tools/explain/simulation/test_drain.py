@@ -50,7 +50,7 @@ def drained(
     world = LoadedCluster(SETTINGS, state).world(random.Random(1), [DEFAULT_SCHEDULER_NAME])
     moves = move_pods(departures.leaving, world, budgets or [])
     assert differences(state) == []
-    found = {move.pod.name: (move.round, move.to, move.held_by) for move in moves}
+    found = {pod.name: (shown.round, shown.to, shown.held_by) for pod, _, shown in moves}
     return found, [(why, pod.name) for why, pod in departures.staying], moves
 
 
@@ -60,7 +60,7 @@ def simulated(cluster: Cluster) -> Drain:
 
 def unplaced(moves: list[Move]) -> dict[str, str]:
     """Return why pods that left have no place, by their UIDs."""
-    return {move.pod.uid: move.message for move in moves if move.is_homeless}
+    return {pod.uid: shown.message for pod, _, shown in moves if shown.is_homeless}
 
 
 def test_pods_leave_as_with_kubectl_drain() -> None:

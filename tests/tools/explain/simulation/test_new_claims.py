@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import PersistentVolumeClaim, StorageKind
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.simulation.new_claims import add_claim, default_class, new_claim
 from tests.support.build import ZONE, Json, node_term
@@ -59,20 +59,21 @@ def test_a_claim_of_a_document_has_an_identity_as_if_it_were_created() -> None:
 
 
 def test_a_claim_that_waits_for_its_pod_is_left_alone() -> None:
-    made = new_claim(decoded(claim("c", "s")), state(storage_class("s"), volume("v", "s")).volumes)
-    assert (made.claim.is_bound, made.volume, made.assumption) == (False, None, "")
+    waits = decoded(claim("c", "s"))
+    assert new_claim(waits, state(storage_class("s"), volume("v", "s")).volumes) == ((waits,), "")
 
 
 def test_a_provisioner_makes_the_volume_where_its_class_allows_it() -> None:
     allowed = storage_class("s", mode="Immediate", topologies=[{ZONE: ["a"]}])
-    made = new_claim(decoded(claim("c", "s")), state(allowed).volumes)
-    assert made.claim.is_bound
-    assert made.volume is not None
-    assert made.volume.is_for(made.claim)
-    assert made.volume.source.topology is not None
-    assert "class s makes volumes before pods are placed" in made.assumption
-    everywhere = new_claim(decoded(claim("c", "s")), state(IMMEDIATE).volumes).volume
-    assert everywhere is not None
+    (made, bound), assumption = new_claim(decoded(claim("c", "s")), state(allowed).volumes)
+    assert isinstance(made, PersistentVolume)
+    assert isinstance(bound, PersistentVolumeClaim)
+    assert bound.is_bound
+    assert made.is_for(bound)
+    assert made.source.topology is not None
+    assert "class s makes volumes before pods are placed" in assumption
+    everywhere = new_claim(decoded(claim("c", "s")), state(IMMEDIATE).volumes)[0][0]
+    assert isinstance(everywhere, PersistentVolume)
     assert everywhere.source.topology is None
 
 
@@ -91,6 +92,6 @@ def test_a_provisioner_makes_the_volume_where_its_class_allows_it() -> None:
     ],
 )
 def test_an_existing_volume_is_taken_as_the_controller_would(volumes: list[Json], chosen: str | None) -> None:
-    made = new_claim(decoded(claim("c", "s")), state(BY_HAND, *volumes).volumes)
-    assert made.claim.volume_name == (chosen or "")
-    assert made.assumption == ""
+    (*_, made), assumption = new_claim(decoded(claim("c", "s")), state(BY_HAND, *volumes).volumes)
+    assert isinstance(made, PersistentVolumeClaim)
+    assert (made.volume_name, assumption) == (chosen or "", "")
