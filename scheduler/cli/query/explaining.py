@@ -42,13 +42,12 @@ def print_named(args: argparse.Namespace) -> int:
     settings, namespace = settings_flags.settings(args), namespace_of(args)
     named = [parse_workload(text, namespace) for text in args.pods]
     pods = [(each.namespace, each.name) for each in named if each.is_pod]
-    cluster, found = read_cluster(args, settings, pods)
-    stored = dict(zip(pods, found, strict=True))
+    cluster, stored = read_cluster(args, settings, pods)
     answers: list[Explanation] = []
     for text, each in zip(args.pods, named, strict=True):
         if each.is_pod:
-            pod = each.namespace, each.name
-            explanation = explain_named_pod(cluster, *pod, stored[pod])
+            body = stored.get((each.namespace, each.name))
+            explanation = explain_named_pod(cluster, each.namespace, each.name, body)
             of_argument = [] if explanation is None else [explanation]
         else:
             of_argument = explain_workload(cluster, each)
@@ -91,7 +90,7 @@ def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style) -> lis
         return [style.heading(f"Pending {where}: {style.good('nothing')}")]
     n_workloads = len({one.workload for one in pending.workloads})
     count = f"{counted(pending.n_pods, 'pod')} of {counted(n_workloads, 'workload')}"
-    head = ("NAMESPACE", "WORKLOAD", "PODS", "SINCE", "REASON", "WHAT WOULD HELP MOST")
+    head: tuple[str, ...] = ("NAMESPACE", "WORKLOAD", "PODS", "SINCE", "REASON", "WHAT WOULD HELP MOST")
     rows = [(one.namespace, *_cells(one, read_at, wide=style.is_wide)) for one in pending.workloads]
     if pending.namespace:
         head, rows = head[1:], [row[1:] for row in rows]

@@ -73,16 +73,16 @@ async def read_cluster(
     pods: Sequence[tuple[str, str]],
     *,
     reads_budgets: bool,
-) -> tuple[LoadedCluster, list[bytes | None]]:
+) -> tuple[LoadedCluster, dict[tuple[str, str], bytes | None]]:
     """Read what `sources.read_cluster` returns from an API server. Raises SettingsError."""
     async with connect(args) as client:
-        stored = [await _read(client, get_pod(*pod)) for pod in pods]
+        stored = {pod: await _read(client, get_pod(*pod)) for pod in pods}
         version = None
         with suppress(Forbidden, NotFound, Invalid):
             version = decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
         cluster = LoadedCluster(settings.at(version), reads_budgets=reads_budgets)
         cluster.state.devices.epoch_s = time.time()
-        if None not in stored:
+        if None not in stored.values():
             forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
             cluster.leases = await list_leases(client, cluster.settings)
             client.live.clear()

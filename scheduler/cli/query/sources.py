@@ -60,17 +60,17 @@ def read_cluster(
     pods: Sequence[tuple[str, str]] = (),
     *,
     budgets: bool = False,
-) -> tuple[LoadedCluster, list[bytes | None]]:
+) -> tuple[LoadedCluster, dict[tuple[str, str], bytes | None]]:
     """
-    Return the cluster, and the JSON of the pods of these namespaces and names: None where there is no such pod, or for
-    a snapshot. If one of them does not exist, nothing else is read.
+    Return the cluster, and the JSON of the pods of these namespaces and names, which a snapshot does not have: None for
+    one that does not exist, and nothing else is read then.
 
     With `budgets`, PodDisruptionBudgets are read even if no profile preempts. Without a flag for it, the version to
     emulate is that of the API server; a snapshot does not have it.
 
     Raises SettingsError.
     """
-    stored: list[bytes | None] = [None] * len(pods)
+    stored: dict[tuple[str, str], bytes | None] = {}
     if args.on is not None:
         cluster = LoadedCluster(settings.at(None), reads_budgets=budgets)
         read_snapshot(args.on, cluster)

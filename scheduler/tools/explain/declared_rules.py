@@ -97,7 +97,11 @@ class DeclaredRule(NamedTuple):
         return most_per_domain(self.shares, column, n_selected)
 
     def is_broken(self, n_there: Amounts, most: Amounts | int = 0, *, is_own: bool) -> Mask:
-        """Return whether the required rule fails among so many pods; `is_own`: whether it selects its own pod."""
+        """
+        Return whether the required rule fails where so many selected pods are.
+
+        `most`: what `most_per_domain` returns, for anti-affinity. `is_own`: whether the rule selects its own pod.
+        """
         return n_there <= is_own if self.kind == "requiredAffinity" else n_there - is_own >= most
 
 

@@ -202,7 +202,7 @@ def _explain_group(answer: Explanation, request: ExplainRequest, key: GroupKey) 
         n_more = cycle.n_victims - len(cycle.victims)
         evicted = ", ".join([*cycle.victims, *([f"{n_more} more"] if n_more else [])])
         answer.notes += (f"preemption makes room for its group: it evicts {evicted}",)
-    # What refuses the pod alone need not be what its group lacks.
+    # What refuses the pod alone need not be what its group lacks, nor are its best nodes the group's.
     answer.groups, answer.rules, answer.suggestions = (), (), ()
     answer.n_more_groups = answer.n_more_rules = 0
     if pod.uid in cycle.nodes:

@@ -49,7 +49,11 @@ ReadClass = Callable[[str], bytes | None]
 
 
 def priority_class_named(name: str, source: str, read: ReadClass | None) -> PriorityClass:
-    """Return the class of this name or value; `read`: None if none is known. Raises SettingsError about `source`."""
+    """
+    Return the class of this name or value. Raises SettingsError about `source`.
+
+    `read`: None where the cluster's classes are not known.
+    """
     if _NUMBER.fullmatch(name):
         if not -(2**31) <= int(name) <= _HIGHEST:
             raise SettingsError(source, "", name, f"a value from {-(2**31)} to {_HIGHEST}")

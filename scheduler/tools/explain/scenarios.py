@@ -157,7 +157,7 @@ def _simulation(
     *,
     try_changes: bool,
 ) -> Simulation:
-    """Return the result for one manifest. `together`: the pods that are created with its pods, and these."""
+    """Return the result for one manifest. `together`: its pods, and the others that are created with them."""
     explanation, unplaced = None, placed.first_unplaced
     notes = placed.notes
     if pods:
@@ -208,15 +208,15 @@ def simulate_drain(
     Without `try_changes` what would help is not looked for. Raises SettingsError for an unknown node or zone.
     """
     names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
-    departures = empty_nodes(cluster.state, names, stays=zone is None)
-    stand_ins = Counter(pod.scheduler_name for pod in departures.leaving if cluster.profile_for(pod)[1])
+    leaving, staying = empty_nodes(cluster.state, names, stays=zone is None)
+    stand_ins = Counter(pod.scheduler_name for pod in leaving if cluster.profile_for(pod)[1])
     world = cluster.world(rng, stand_ins)
-    namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
+    namespaces = () if zone is not None else {pod.namespace for pod in leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
-    moves = move_pods(departures.leaving, world, budgets)
+    moves = move_pods(leaving, world, budgets)
     homeless = next((move.pod.recreated() for move in moves if move.shown.is_homeless), None)
     placed = [move.pod for move in moves if move.shown.to]
-    leaving = sorted((move.shown for move in moves), key=lambda shown: (not shown.round, shown.round))
+    shown_moves = sorted((move.shown for move in moves), key=lambda shown: (not shown.round, shown.round))
     decided_with = (
         f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
         for name, count in sorted(stand_ins.items())
@@ -227,9 +227,9 @@ def simulate_drain(
         zone=zone or "",
         n_pods=len(moves),
         n_placed=len(placed),
-        n_rounds=max((shown.round for shown in leaving), default=0),
-        leaving=tuple(leaving),
-        staying=staying_pods(departures, _STAYING),
+        n_rounds=max((shown.round for shown in shown_moves), default=0),
+        leaving=tuple(shown_moves),
+        staying=staying_pods(staying, _STAYING),
         next=None
         if homeless is None
         else explain_pod(cluster, homeless, None, names, try_changes=try_changes),

@@ -82,7 +82,11 @@ def leases_named(name: str) -> WatchPath:
 def service_of(
     pod: Pod, settings: Settings, leases: Leases, others: Iterable[Pod]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return why no scheduler serves the pod, empty if one does or it is not known; and notes. `others`: all pods."""
+    """
+    Return why no scheduler serves the pod, empty if one does or if it is not known; and notes.
+
+    `others`: all pods, by whose nodes and conditions schedulers without a known Lease are seen.
+    """
     name = pod.scheduler_name
     profiles = [profile.scheduler_name for profile in settings.profiles]
     if name in profiles:

@@ -22,7 +22,14 @@ from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.input_files import add_other_objects
 from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.scenarios import simulate_copies, simulate_drain, simulate_manifests
-from scheduler.tools.explain.simulation.drain import Drain, cordoned, empty_nodes, move_pods
+from scheduler.tools.explain.simulation.drain import (
+    Drain,
+    Stay,
+    by_priority,
+    cordoned,
+    empty_nodes,
+    move_pods,
+)
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import (
     NodeShare,
@@ -177,13 +184,14 @@ def _change(state: ClusterState, request: WhatIfRequest) -> list[str]:
 
 def _displace(cluster: LoadedCluster, lost: Sequence[str], rng: Rng) -> tuple[Displaced, tuple[str, ...]]:
     """Place the pods of the lost nodes again, by descending priority. Return notes on how they find places too."""
-    departures = empty_nodes(cluster.state, lost, stays=False)
-    moving = departures.replaceable
-    leaving = moving[:MAX_DISPLACED]
+    leaving, staying = empty_nodes(cluster.state, lost, stays=False)
+    # Of pods without a controller it is shown where they could go, too.
+    lone = [pod for stay, pod in staying if stay is Stay.NO_CONTROLLER]
+    moving = sorted((*leaving, *lone), key=by_priority)
     world = cluster.world(rng, (pod.scheduler_name for pod in moving))
-    moves = move_pods(leaving, world, ())
+    moves = move_pods(moving[:MAX_DISPLACED], world, ())
     node_names = [move.shown.to for move in moves if move.shown.to]
-    n_pods = len(departures.leaving) + len(departures.staying)
+    n_pods = len(leaving) + len(staying)
     refused: dict[str, list[Pod]] = {}
     for move in moves:
         if move.shown.is_homeless:

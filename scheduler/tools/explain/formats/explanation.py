@@ -87,7 +87,7 @@ class DomainCount(JsonStruct, frozen=True):
     domain: str
     n_nodes: int
     n_pods: int
-    #: Pods that it may already have; None for required affinity.
+    #: The most pods that the domain may already have; None for required affinity.
     most: int | None
     allowed: bool
 
@@ -95,14 +95,14 @@ class DomainCount(JsonStruct, frozen=True):
 class Rule(JsonStruct, frozen=True):
     """A rule about pods per domain that refuses nodes, such as an affinity term or a spread constraint."""
 
-    #: Of a built-in plugin: requiredAffinity, requiredAntiAffinity, existingAntiAffinity or topologySpread.
+    #: Built-in plugins have requiredAffinity, requiredAntiAffinity, existingAntiAffinity and topologySpread.
     kind: str
-    #: None for the pod itself.
+    #: The running pods with the rule; None if it is the pod's own.
     declared_by: Pods | None
     topology_key: str
     selects: str
     namespaces: str
-    #: Nodes that it refuses.
+    #: The nodes that the rule refuses.
     n_nodes: int
     #: The blocking pods; for required affinity and spread, the pods that the rule counts.
     pods: Pods
@@ -117,7 +117,7 @@ class Rule(JsonStruct, frozen=True):
 
 
 class Suggestion(JsonStruct, frozen=True):
-    """Changes that together let the pod schedule to `node`, and as sentences. Tried by a decision; each is needed."""
+    """Changes, and each as a sentence, all of which are needed to let the pod schedule to `node`, as a decision did."""
 
     changes: Changes
     node: str
@@ -169,14 +169,14 @@ class Explanation(Answer, kw_only=True):
     kind: str = "Explanation"
     namespace: str
     pod: str
-    #: Empty while it has none.
+    #: Empty while the pod has none.
     node: str = ""
     scheduler_name: str
     profile: str
     state: State
     #: If the pod waits, the text of its event.
     message: str
-    #: Live ones, and those that fit.
+    #: The live nodes, and those that fit.
     n_nodes: int
     n_feasible: int = 0
     groups: tuple[NodeGroup, ...] = ()
@@ -186,12 +186,12 @@ class Explanation(Answer, kw_only=True):
     suggestions: tuple[Suggestion, ...] = ()
     #: Weighted points by plugin.
     scores: tuple[RankedNode, ...] = ()
-    #: As an annotation of the pod says.
+    #: The decision at the bind, as an annotation of the pod says.
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
     group: str = ""
-    #: If set, `groups` and `rules` are about it.
+    #: The refused member that `groups` and `rules` are about; None for a pod on its own.
     member: RefusedMember | None = None
     #: Why no scheduler serves the pod; empty if one does or if it is not known.
     unserved: str = ""

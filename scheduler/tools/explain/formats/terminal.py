@@ -80,7 +80,7 @@ def print_unlisted(kind: str, reason: str) -> None:
 
 
 class LiveLines:
-    """Shows lines on a terminal in place of the last ones; what is written, such as a log, stays above them."""
+    """Shows lines on a terminal in place of the last ones, elsewhere none; what is written, as a log, stays above."""
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -123,20 +123,6 @@ class Drain(Document, frozen=True, kw_only=True):
         return self.n_placed == self.n_leaving
 
 
-@dataclass(frozen=True, slots=True)
-class Departures:
-    """The pods of the nodes that have to leave, and the ones that get no replacement."""
-
-    leaving: Sequence[Pod]
-    staying: Sequence[tuple[Stay, Pod]]
-
-    @property
-    def replaceable(self) -> list[Pod]:
-        """The pods that leave and those without a controller, to show where they could go; by priority."""
-        lone = (pod for stay, pod in self.staying if stay is Stay.NO_CONTROLLER)
-        return sorted((*self.leaving, *lone), key=_by_priority)
-
-
 class Move(NamedTuple):
     """A pod that has to leave its node, the budgets that count it, and what became of it."""
 
@@ -145,8 +131,14 @@ class Move(NamedTuple):
     shown: LeavingPod
 
 
-def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) -> Departures:
-    """Cordon the nodes if they stay, or remove them with all their pods; terminating pods are removed in both cases."""
+def empty_nodes(
+    state: ClusterState, node_names: Iterable[str], *, stays: bool
+) -> tuple[list[Pod], list[tuple[Stay, Pod]]]:
+    """
+    Cordon the nodes if they stay, or remove them with all their pods; terminating pods are removed in both cases.
+
+    Return the pods that have to leave, by priority, and those that get no replacement.
+    """
     leaving: list[Pod] = []
     staying: list[tuple[Stay, Pod]] = []
     for node in filter(None, map(state.node, node_names)):
@@ -163,10 +155,11 @@ def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) 
         else:
             state.remove_node(node.name)
     staying.sort(key=lambda entry: (entry[0], entry[1].key))
-    return Departures(sorted(leaving, key=_by_priority), staying)
+    return sorted(leaving, key=by_priority), staying
 
 
-def _by_priority(pod: Pod) -> tuple[int, str]:
+def by_priority(pod: Pod) -> tuple[int, str]:
+    """Return the order in which pods are placed again."""
     return -pod.priority, pod.key
 
 
@@ -186,7 +179,7 @@ def stay_of(pod: Pod) -> Stay | None:
 
 
 def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[DisruptionBudget]) -> list[Move]:
-    """Let the pods leave and their replacements come to the world, round by round, until a round moves nothing."""
+    """Let the pods leave and their replacements come, round by round, until a round moves nothing; return the moves."""
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
@@ -257,9 +250,9 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
             world.process(ObjectSeen(obj))
 
 
-def staying_pods(departures: Departures, shown: int) -> tuple[StayingPods, ...]:
+def staying_pods(staying: Iterable[tuple[Stay, Pod]], shown: int) -> tuple[StayingPods, ...]:
     """Return the pods without a replacement by reason, of each at most `shown` by name."""
     by_reason: dict[Stay, list[PodRef]] = {}
-    for why, pod in departures.staying:
+    for why, pod in staying:
         by_reason.setdefault(why, []).append(PodRef(pod.namespace, pod.name, pod.node_name))
     return tuple(StayingPods(why, Pods(len(refs), tuple(refs[:shown]))) for why, refs in by_reason.items())

@@ -35,7 +35,11 @@ _NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
 
 @dataclass(frozen=True, slots=True)
 class GroupCycle:
-    """What the next cycle of a group does: by UID its members' nodes, or why they have none; and its first victims."""
+    """
+    What the next cycle of a group does: by UID the nodes of its members, or why they have none.
+
+    `victims`: the first of `n_victims` evicted pods, as namespace/name.
+    """
 
     nodes: Mapping[str, str]
     messages: Mapping[str, str]
@@ -91,7 +95,7 @@ def move_notes(key: GroupKey, world: World) -> tuple[str, ...]:
 
 
 def beside_running(groups: PodGroups, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return the manifests, those of groups that run as the manifests of other groups like these."""
+    """Return the manifests; if their group runs already, as manifests of another group like it."""
     found: list[Manifest] = []
     numbers: dict[GroupKey, int] = {}
     for manifest in manifests:
@@ -105,7 +109,7 @@ def beside_running(groups: PodGroups, manifests: Sequence[Manifest]) -> list[Man
 
 
 def running_note(groups: PodGroups, key: GroupKey | None, simulated: GroupKey | None) -> tuple[str, ...]:
-    """Return a sentence on the group that the pods are in if the manifests' runs, before the pods have places."""
+    """Return a sentence on the group that the pods join if that of the manifests runs; call it before they run too."""
     if key is None or simulated is None or not _runs(groups, key):
         return ()
     runs = f"pod group {key.text} runs already, with {counted(groups.n_placed(key), 'member')}"

@@ -225,7 +225,11 @@ class LoadedCluster:
         return stand_in, (note,)
 
     def world(self, rng: Rng, scheduler_names: Iterable[str] = ()) -> World:
-        """Return a world, which alone changes the state. Pods of names that are no profile are of the first profile."""
+        """
+        Return a world of the state, which from now on the world alone changes.
+
+        Pods of `scheduler_names` that are no profile are of the first profile.
+        """
         profiles = build_profiles(self.settings, ClusterView(self.state))
         stand_ins = dict.fromkeys(sorted(set(scheduler_names)), next(iter(profiles.values())))
         profiles = {**stand_ins, **profiles}

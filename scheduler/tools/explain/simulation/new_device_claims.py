@@ -105,7 +105,11 @@ def _unused(claim: ResourceClaim, key: str) -> ResourceClaim:
 
 
 def freed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
-    """Yield what watches show of the pod's claims after its end; the last pod of a claim frees its devices."""
+    """
+    Yield what watches show of the pod's claims after its end.
+
+    A claim that was made for the pod is deleted with it; of any other the last pod frees the devices.
+    """
     for claim in state.devices.claims_of(pod):
         if claim.controller is not None and claim.controller.uid == pod.uid:
             yield ObjectGone(claim.kind, claim.key)
@@ -116,7 +120,7 @@ def freed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
 
 
 def renewed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
-    """Yield the same as the pod's replacement finds them: claims that were made for the pod are made anew for it."""
+    """Yield the same events, but with the claims that were made for the pod made anew for its replacement."""
     for event in freed_claims(pod, state):
         claim = state.devices.claim(event.key) if isinstance(event, ObjectGone) else None
         if claim is None or claim.is_special:

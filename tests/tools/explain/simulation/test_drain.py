@@ -46,12 +46,12 @@ def drained(
     state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, stays: bool = True
 ) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], list[Move]]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
-    departures = empty_nodes(state, names, stays=stays)
+    leaving, staying = empty_nodes(state, names, stays=stays)
     world = LoadedCluster(SETTINGS, state).world(random.Random(1), [DEFAULT_SCHEDULER_NAME])
-    moves = move_pods(departures.leaving, world, budgets or [])
+    moves = move_pods(leaving, world, budgets or [])
     assert differences(state) == []
     found = {pod.name: (shown.round, shown.to, shown.held_by) for pod, _, shown in moves}
-    return found, [(why, pod.name) for why, pod in departures.staying], moves
+    return found, [(why, pod.name) for why, pod in staying], moves
 
 
 def simulated(cluster: Cluster) -> Drain:
