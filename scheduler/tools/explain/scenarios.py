@@ -71,12 +71,19 @@ def simulate_manifests(
     groups = cluster.state.groups
     asked = beside_running(groups, manifests) if n_replicas is None else manifests
     world = cluster.world(rng, (manifest.scheduler_name for manifest in manifests))
-    n_running = [len(cluster.running_pods(manifest)) for manifest in manifests]
-    simulations: dict[int, Simulation] = {}
+    simulations = [
+        Simulation(
+            manifest_kind=each.kind,
+            namespace=each.namespace,
+            name=each.name,
+            n_running=len(cluster.running_pods(each)),
+        )
+        for each in manifests
+    ]
     placed_by: dict[int, PlacedReplicas] = {}
     complete_groups: dict[GroupKey, Mapping[int, list[Pod]]] = {}
     for index, manifest in enumerate(asked):
-        if index in simulations:
+        if index in placed_by:
             continue
         pods, named = _new_pods(cluster, manifest, n_replicas), manifests[index].group
         if pods:
@@ -91,13 +98,8 @@ def simulate_manifests(
         placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
         for number, of_manifest in together.items():
             part = placed if key is None else placed.of(of_manifest, has_victims=number == index)
-            own = manifests[number]
-            identity = own.kind, own.namespace, own.name
-            simulation = _simulation(
-                cluster, identity, of_manifest, part, everything, try_changes=try_changes
-            )
-            simulation.n_running = n_running[number]
-            simulations[number], placed_by[number] = simulation, part
+            _fill(simulations[number], cluster, of_manifest, part, everything, try_changes=try_changes)
+            placed_by[number] = part
         first = simulations[index]
         first.notes = (*running, *first.notes)
         if key is not None and len(placed.pods) == len(everything):
@@ -110,9 +112,9 @@ def simulate_manifests(
         first = simulations[index]
         first.n_more_groups, more = count_more(cluster, manifests[index].group or key, members, rng)
         first.notes += (*ranks, more)
-    for index, simulation in simulations.items():
+    for index, simulation in enumerate(simulations):
         _leave_out_evicted(cluster, simulation, placed_by[index].pods)
-    return [simulations[index] for index in range(len(manifests))]
+    return simulations
 
 
 def simulate_copies(cluster: LoadedCluster, pod: Pod, n_replicas: int, rng: Rng) -> Simulation:
@@ -123,7 +125,9 @@ def simulate_copies(cluster: LoadedCluster, pod: Pod, n_replicas: int, rng: Rng)
         for number in range(n_replicas)
     ]
     placed = place_replicas(pods, cluster.world(rng, (pod.scheduler_name,)))
-    return _simulation(cluster, ("Pod", pod.namespace, pod.name), pods, placed, pods, try_changes=False)
+    simulation = Simulation(manifest_kind="Pod", namespace=pod.namespace, name=pod.name)
+    _fill(simulation, cluster, pods, placed, pods, try_changes=False)
+    return simulation
 
 
 def _leave_out_evicted(
@@ -148,18 +152,17 @@ def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None
     return cluster.create_pods(manifest, n_replicas)
 
 
-def _simulation(
+def _fill(
+    simulation: Simulation,
     cluster: LoadedCluster,
-    identity: tuple[str, str, str],
     pods: Sequence[Pod],
     placed: PlacedReplicas,
     together: Sequence[Pod],
     *,
     try_changes: bool,
-) -> Simulation:
-    """Return the result for one manifest. `together`: its pods, and the others that are created with them."""
-    explanation, unplaced = None, placed.first_unplaced
-    notes = placed.notes
+) -> None:
+    """Fill in what became of these pods. `together`: the pods, and the others that are created with them."""
+    unplaced, notes = placed.first_unplaced, placed.notes
     if pods:
         notes = (*_scheduler_notes(cluster, pods[0]), *notes, *unread_notes(pods[0].unread))
     waiting: Sequence[Pod] = ()
@@ -172,22 +175,12 @@ def _simulation(
         if is_whole or all(pod.uid != unplaced.uid for pod in pods):
             unplaced = None
     if unplaced is not None:
-        explanation = explain_pod(
+        simulation.next = explain_pod(
             cluster, unplaced, None, together=waiting, adds_replicas=True, try_changes=try_changes
         )
-    kind, namespace, name = identity
-    simulation = Simulation(
-        manifest_kind=kind,
-        namespace=namespace,
-        name=name,
-        n_replicas=len(pods),
-        next=explanation,
-        notes=(*cluster.assumptions, *notes),
-        n_evicted=len(placed.victims),
-        victims=tuple(placed.victims[:_VICTIMS]),
-    )
+    simulation.n_replicas, simulation.notes = len(pods), (*cluster.assumptions, *notes)
+    simulation.n_evicted, simulation.victims = len(placed.victims), tuple(placed.victims[:_VICTIMS])
     simulation.put_on([node_name for _, node_name in placed.pods], cluster.state)
-    return simulation
 
 
 def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:

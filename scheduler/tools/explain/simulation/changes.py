@@ -7,10 +7,10 @@ machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -54,7 +54,7 @@ from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSee
 from scheduler.engine.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.tools.explain.simulation.new_device_claims import freed_claims
+from scheduler.tools.explain.simulation.new_claims import freed_claims
 from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
 
 _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
@@ -96,13 +96,13 @@ def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
                 tolerations = (*spec.tolerations, Toleration(key, "Equal", value, effect))
                 pod = replace(pod, spec=replace(spec, tolerations=tolerations))
             case AllowSkew(topology_key=key, max_skew=max_skew):
-                pod = _with_spread(pod, key, max_skew=max_skew)
+                pod = _with_spread(pod, key, {"max_skew": max_skew})
             case HonorPolicy(topology_key=key, field=field):
-                pod = _with_spread(pod, key, **{_POLICIES[field]: True})
+                pod = _with_spread(pod, key, {_POLICIES[field]: True})
     return pod
 
 
-def _with_spread(pod: Pod, topology_key: str, **changed: int) -> Pod:
+def _with_spread(pod: Pod, topology_key: str, changed: Mapping[str, Any]) -> Pod:
     spread = tuple(
         replace(one, **changed) if one.hard and one.topology_key == topology_key else one
         for one in pod.spec.spread
@@ -134,11 +134,11 @@ def _events_of(change: Change, pod: Pod, state: ClusterState) -> Iterator[WatchE
         case UnselectNode():
             if (volume_claim := state.volumes.claim(f"{change.namespace}/{change.claim}")) is not None:
                 yield ObjectSeen(replace(volume_claim, selected_node=None))
-        case RunPod(namespace=namespace, labels=labels, node=node_name):
+        case RunPod():
             # Without requests, and of a name that is no pod's: each change adds one.
             name = f"imagined-{len(state.placed)}"
-            metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels}
-            document = {"metadata": metadata, "spec": {"nodeName": node_name}}
+            of_pod = {"name": name, "namespace": change.namespace, "uid": f"{change.namespace}/{name}"}
+            document = {"metadata": {**of_pod, "labels": change.labels}, "spec": {"nodeName": change.node}}
             yield PodSeen(PodDecoder().decode(msgspec.json.encode(document)))
         case LabelNamespace(namespace=name, key=key, value=value):
             labels = state.label_sets.namespace_labels.get(name, {})

@@ -36,8 +36,7 @@ from scheduler.tools.explain.formats.explanation import (
     Pods,
     json_name,
 )
-from scheduler.tools.explain.simulation.new_claims import new_claim
-from scheduler.tools.explain.simulation.new_device_claims import renewed_claims
+from scheduler.tools.explain.simulation.new_claims import new_claim, renewed_claims
 from scheduler.tools.explain.simulation.replicas import longest_wait_s, waited, why_unplaced
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.workloads import workload_of

@@ -31,9 +31,9 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
-from scheduler.tools.explain.simulation.new_claims import add_claim
-from scheduler.tools.explain.simulation.new_device_claims import (
+from scheduler.tools.explain.simulation.new_claims import (
     TEMPLATE,
+    add_claim,
     claim_made_before,
     claim_of_template,
     new_device_claim,

@@ -63,12 +63,12 @@ class Simulation(Answer, kw_only=True):
     manifest_kind: str
     namespace: str
     name: str
-    n_replicas: int
+    n_replicas: int = 0
     n_placed: int = 0
     zones: tuple[ZoneShare, ...] = ()
     nodes: tuple[NodeShare, ...] = ()
     n_more_nodes: int = 0
-    next: Explanation | None
+    next: Explanation | None = None
     notes: tuple[str, ...] = ()
     n_evicted: int = 0
     victims: tuple[Victim, ...] = ()

@@ -63,8 +63,7 @@ from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
-from scheduler.tools.explain.simulation.new_claims import bound_to, provisioned_for
-from scheduler.tools.explain.simulation.new_device_claims import freed_claims
+from scheduler.tools.explain.simulation.new_claims import bound_to, freed_claims, provisioned_for
 
 #: Cycles without a bind or an eviction for each pod that waits, after which the world counts as quiet.
 _FRUITLESS_CYCLES: Final = 20
