@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 
 from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.flag_kinds import duration_s
+from scheduler.cli.snapshot import add_plugin_arguments
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 
@@ -47,10 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="stop before the file is larger, from 1Mi (default %(default)s)",
     )
-    settings_flags.add_plugins(parser)
-    settings_flags.add_config(
-        parser, "the scheduler's configuration, if its plugins read annotations of nodes"
-    )
+    add_plugin_arguments(parser)
     server_flags.add_server(parser)
     server_flags.add_logging(parser)
     parser.set_defaults(verbosity=0)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file
+from scheduler.cli.query.sources import read_cluster, read_with_manifests
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.kube.requests import seconds_of
 from scheduler.engine.syntax.plurals import counted
@@ -29,12 +29,8 @@ _WORDS: Final = 10
 
 def print_file(args: argparse.Namespace) -> int:
     """Explain the pods that the manifests of -f would create. Return the exit code."""
-    settings = settings_flags.settings(args)
-    manifest_file = read_manifest_file(args, settings)
-    cluster, _ = read_cluster(args, settings)
-    add_to_cluster(args, manifest_file, cluster)
-    answers = explain_manifests(cluster, manifest_file.manifests)
-    return _print(args, answers, is_list=True)
+    cluster, manifests = read_with_manifests(args)
+    return _print(args, explain_manifests(cluster, manifests), is_list=True)
 
 
 def print_named(args: argparse.Namespace) -> int:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.sources import (
-    add_to_cluster,
-    class_reader,
-    read_cluster,
-    read_manifest_file,
-)
+from scheduler.cli.query.sources import read_cluster, read_with_manifests
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.priority_classes import priority_class_named
 from scheduler.tools.explain.report import cut_table, print_answer, report_lines
 from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
 from scheduler.tools.explain.sentences import reason_in
@@ -43,14 +37,8 @@ def print_replicas(args: argparse.Namespace) -> int:
     """Place the replicas of the manifests of -f. Return 0 if all fit, else 1."""
     if args.replicas is not None and not 0 <= args.replicas <= MAX_REPLICAS:
         raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {MAX_REPLICAS}")
-    settings = settings_flags.settings(args)
-    manifest_file = read_manifest_file(args, settings)
-    named = args.priority_class
-    of_flag = None if named is None else priority_class_named(named, "--priority-class", class_reader(args))
-    cluster, _ = read_cluster(args, settings)
-    add_to_cluster(args, manifest_file, cluster, of_flag)
-    rng = random.Random(args.seed)
-    simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
+    cluster, manifests = read_with_manifests(args, args.priority_class)
+    simulations = simulate_manifests(cluster, manifests, args.replicas, random.Random(args.seed))
     print_answer(simulations, args.output, partial(_all_lines, simulations))
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
@@ -79,26 +67,14 @@ def _all_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
         total = _count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style)
-        lines += [*_summary_lines(simulations, explained, style), "", total, ""]
+        rows = []
+        for index, each in enumerate(simulations):
+            fit = each.n_placed == each.n_replicas
+            reason = "" if fit else explained.get(index) or _first_reason(each)
+            rows.append((_subject(each), each.n_running, each.n_replicas, each.n_placed, reason))
+        table = table_lines(("WORKLOAD", "RUN", "NEW", "FIT", "WHY NOT MORE"), rows, columns=style.columns)
+        lines += [style.heading("ALL MANIFESTS"), *table, "", total, ""]
     return lines[:-1]
-
-
-def _summary_lines(
-    simulations: Sequence[Simulation], explained: Mapping[int, str], style: Style
-) -> list[str]:
-    """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
-    rows = [
-        (
-            _subject(each),
-            each.n_running,
-            each.n_replicas,
-            each.n_placed,
-            "" if each.n_placed == each.n_replicas else explained.get(index) or _first_reason(each),
-        )
-        for index, each in enumerate(simulations)
-    ]
-    head = ("WORKLOAD", "RUN", "NEW", "FIT", "WHY NOT MORE")
-    return [style.heading("ALL MANIFESTS"), *table_lines(head, rows, columns=style.columns)]
 
 
 def _explained_before(simulations: Sequence[Simulation]) -> dict[int, str]:

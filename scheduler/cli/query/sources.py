@@ -7,15 +7,17 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.manifest_documents import ManifestFile
+from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.formats.terminal import LiveLines
 from scheduler.tools.explain.input_files import add_other_objects, parse_manifest_files
-from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, add_priorities
+from scheduler.tools.explain.priority_classes import add_priorities, priority_class_named
 from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -24,34 +26,36 @@ _LIMIT_S: Final = 60
 _EXPECTED: Final = "a manifest"
 
 
-def class_reader(args: argparse.Namespace) -> ReadClass | None:
-    """Return what reads PriorityClasses of the cluster; None for a snapshot, which has none."""
-    if args.on is not None:
-        return None
+def read_with_manifests(
+    args: argparse.Namespace, priority_class: str | None = None
+) -> tuple[LoadedCluster, Sequence[Manifest]]:
+    """
+    Return the cluster with what the documents of all `-f` have beside pods, and the documents that create pods.
+
+    `priority_class`: the name or value of the class of all these pods; None for those that the manifests name. What was
+    read and what was left out is said on standard error. Raises SettingsError.
+    """
+    settings = settings_flags.settings(args)
+    namespace, semantics = namespace_of(args), settings.semantics
+    file = parse_manifest_files(args.filename, _download, namespace=namespace, semantics=semantics)
+    # A snapshot has no classes.
+    read_class = partial(_read_priority_class, args) if args.on is None else None
+    of_flag = None
+    if priority_class is not None:
+        of_flag = priority_class_named(priority_class, "--priority-class", read_class)
+    cluster, _ = read_cluster(args, settings)
+    add_priorities(file, cluster, read_class, of_flag)
+    if text := add_other_objects(file, cluster):
+        print(text, file=sys.stderr)
+    return cluster, file.manifests
+
+
+def _read_priority_class(args: argparse.Namespace, name: str) -> bytes | None:
     import asyncio
 
     from scheduler.cli.query import listing
 
-    return lambda name: asyncio.run(listing.read_priority_class(args, name))
-
-
-def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
-    """Return the documents of all `-f`. Raises SettingsError."""
-    return parse_manifest_files(
-        args.filename, _download, namespace=namespace_of(args), semantics=settings.semantics
-    )
-
-
-def add_to_cluster(
-    args: argparse.Namespace,
-    file: ManifestFile,
-    cluster: LoadedCluster,
-    priority_class: PriorityClass | None = None,
-) -> None:
-    """Add what the manifests have beside pods to the cluster; say on standard error what was read and left out."""
-    add_priorities(file, cluster, class_reader(args), priority_class)
-    if text := add_other_objects(file, cluster):
-        print(text, file=sys.stderr)
+    return asyncio.run(listing.read_priority_class(args, name))
 
 
 def read_cluster(
