@@ -65,14 +65,13 @@ def text(report: ShadowReport, style: Style) -> list[str]:
     """Return the lines of a report as text; differences that nothing explains are red."""
     head, *others = map(escape_control_characters, summary(report))
     lines = [style.heading(style.good(head) if is_explained(report) else style.bad(head)), *others]
-    lines += [_cause_line(cause, count, style) for cause, count in report.causes.items()]
+    for cause, count in report.causes.items():
+        line = f"  {count:,} {cause}: {_CAUSES[cause]}"
+        lines.append(style.bad(line) if cause in _UNEXPLAINED else style.faint(line))
     table = [escape_control_characters(line) for line in _table(report, style.columns)]
-    return [*lines, *(["", style.heading(table[0]), *table[1:]] if table else []), *_more(report)]
-
-
-def _cause_line(cause: Cause, count: int, style: Style) -> str:
-    line = f"  {count:,} {cause}: {_CAUSES[cause]}"
-    return style.bad(line) if cause in _UNEXPLAINED else style.faint(line)
+    left = max(0, len(report.differences) - _SHOWN) + report.n_more_differences
+    lines += ["", style.heading(table[0]), *table[1:]] if table else []
+    return [*lines, f"... and {counted(left, 'more difference')}"] if left else lines
 
 
 def live_lines(report: ShadowReport, columns: int) -> list[str]:
@@ -106,8 +105,3 @@ def _table(report: ShadowReport, columns: int | None) -> list[str]:
         if columns is None or not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
             break
     return table
-
-
-def _more(report: ShadowReport) -> list[str]:
-    left = max(0, len(report.differences) - _SHOWN) + report.n_more_differences
-    return [f"... and {counted(left, 'more difference')}"] if left else []

@@ -147,11 +147,15 @@ class GroupChangeCheck:
         if inspection is None:
             return []
         own = {pod.uid for pod in chain(self.members, self.state.groups.placed(self.key))}
-        return [
-            changes
-            for changes in proposals(inspection, avoided_nodes, stuck.rows)
-            if not any(_concerns_group(change, own) for change in changes)
-        ]
+
+        def concerns_group(change: Change) -> bool:
+            if isinstance(change, RemovePod):
+                return change.uid in own
+            # The pods that these create anew may be members.
+            return isinstance(change, RecreateWithMatchLabelKey | RollOutInPlace)
+
+        found = proposals(inspection, avoided_nodes, stuck.rows)
+        return [changes for changes in found if not any(map(concerns_group, changes))]
 
     @contextmanager
     def _searched(self, changes: Changes) -> Iterator[tuple[Outcome, AssumedPlaces, Sequence[Pod]]]:
@@ -217,13 +221,6 @@ def refused_member(stuck: Stuck) -> RefusedMember:
     places = sorted(stuck.places, key=lambda place: place.pod.key)[:_SHOWN_MEMBERS]
     shown = tuple(PodRef(place.pod.namespace, place.pod.name, place.node_name) for place in places)
     return RefusedMember(stuck.pod.namespace, stuck.pod.name, stuck.domain, Pods(stuck.n_placed, shown))
-
-
-def _concerns_group(change: Change, own: Collection[str]) -> bool:
-    """Return whether the change would take a member away, or recreate pods that may be members."""
-    if isinstance(change, RemovePod):
-        return change.uid in own
-    return isinstance(change, RecreateWithMatchLabelKey | RollOutInPlace)
 
 
 def _room(changes: Changes) -> tuple[int, int]:

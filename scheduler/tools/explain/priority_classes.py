@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.model.wire import Int32
+from scheduler.engine.model.wire import Int32, Named
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.formats.manifests import Manifest
@@ -26,16 +26,12 @@ _HIGHEST: Final = 1_000_000_000
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
 class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a PriorityClass that the API server copies into a pod's spec."""
 
     value: Int32 = 0
     preemption_policy: str | None = None
-    metadata: _Metadata = _Metadata()
+    metadata: Named = Named()
 
     def applied_to(self, manifest: Manifest, policy: object = None) -> Manifest:
         """Return the manifest with pods of this class; `policy`: the preemptionPolicy that they state themselves."""

@@ -171,7 +171,12 @@ def _for_nodes(
     inspection: Inspection, avoided_nodes: Collection[str], within: Mask | None
 ) -> Iterator[Changes]:
     """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
-    repairs = _repairs(inspection)
+    repairs: dict[str, Repair] = {}
+    for name, explanation in inspection.explanations.items():
+        rules = explanation.rules
+        repair = rule_repair(inspection.context, rules) if rules else explanation.repair
+        if repair is not None:
+            repairs[name] = repair
     alive = inspection.context.view.alive
     effort = np.where(alive if within is None else alive & within, 0.0, np.inf)
     for plugin, statuses in inspection.refusals:
@@ -182,18 +187,6 @@ def _for_nodes(
     for row in _rows(inspection, effort):
         refusing = [plugin.name for plugin, statuses in inspection.refusals if statuses.codes[row]]
         yield from _for_node(row, [repairs[name] for name in refusing])
-
-
-def _repairs(inspection: Inspection) -> dict[str, Repair]:
-    """Return the repair of each plugin that has one."""
-    found = {}
-    for name, explanation in inspection.explanations.items():
-        repair = explanation.repair
-        if explanation.rules:
-            repair = rule_repair(inspection.context, explanation.rules)
-        if repair is not None:
-            found[name] = repair
-    return found
 
 
 def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:

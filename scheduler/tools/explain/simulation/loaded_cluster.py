@@ -147,21 +147,17 @@ class LoadedCluster:
             where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
         for entry in pod.spec.resource_claims:
-            if entry.template_name is not None:
-                self._find_claim_template(pod.namespace, entry.template_name)
+            name, key = entry.template_name, f"{pod.namespace}/{entry.template_name}"
+            if name is not None and key not in self._claim_templates:
+                # A claim that was made from a template has what the template describes.
+                made = claim_made_before(pod.namespace, name, self.pods.values(), self.state.devices)
+                self._claim_templates[key] = made
+                known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
+                self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
         pod, device_claims = with_claims(pod, self._claim_templates)
         for device_claim in device_claims:
             apply_event(self.state, ObjectSeen(device_claim))
         return pod
-
-    def _find_claim_template(self, namespace: str, name: str) -> None:
-        """Note what a template describes that the manifest lacks: what a claim that was made from it does."""
-        key = f"{namespace}/{name}"
-        if key not in self._claim_templates:
-            made = claim_made_before(namespace, name, self.pods.values(), self.state.devices)
-            self._claim_templates[key] = made
-            known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
-            self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
 
     def running_pods(self, manifest: Manifest) -> list[Pod]:
         """Return the placed pods of its namespace with its template's labels; a bare Pod by name."""

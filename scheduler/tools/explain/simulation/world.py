@@ -160,7 +160,10 @@ class World:
         self._run_cycles()
         self._end_terminating()
         while self.unbound:
-            wake_s, latest_s = self.machine.next_wake_s(self.now_s), max(end_s, self._backoffs_end_s())
+            wake_s = self.machine.next_wake_s(self.now_s)
+            # Pods that others were evicted for are tried again.
+            made_s = [made_s for uid, made_s in self._room_made_s.items() if uid in self.unbound]
+            latest_s = max([end_s, *(each + _BACKOFF_S for each in made_s)])
             if wake_s is None or wake_s > latest_s:
                 return
             self.pass_time(wake_s - self.now_s)
@@ -183,11 +186,6 @@ class World:
         if ended:
             self._room_made_s.update((pod.uid, self.now_s) for pod in waiting)
             self._run_cycles()
-
-    def _backoffs_end_s(self) -> float:
-        """Return until when the pods wait that others were evicted for, and that are to be tried again."""
-        made_s = [made_s for uid, made_s in self._room_made_s.items() if uid in self.unbound]
-        return max(made_s) + _BACKOFF_S if made_s else 0.0
 
     def pass_time(self, seconds: float) -> None:
         """Let the time pass, and let the machine do what is due then."""
