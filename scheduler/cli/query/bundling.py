@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -28,12 +28,14 @@ from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Verb, escaped, get_pod
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model.json_fields import FieldTree
 from scheduler.errors import ApiError, SettingsError
 from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.recording_file import select
 from scheduler.tools.explain.recordings import BUNDLED_SNAPSHOT
 from scheduler.version import product_version
+
+if TYPE_CHECKING:
+    from scheduler.engine.model.json_fields import FieldTree
 
 _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
 #: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -34,7 +34,6 @@ from scheduler.daemon.kube.requests import (
 )
 from scheduler.daemon.kube.responses import decode_version
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.errors import (
     ApiError,
     Forbidden,
@@ -49,6 +48,9 @@ from scheduler.tools.explain.formats.json_values import as_texts, mapping_or_emp
 from scheduler.tools.explain.formats.terminal import LiveLines, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+
+if TYPE_CHECKING:
+    from scheduler.engine.framework.kinds import WatchedKind
 
 _TIMEOUT_S: Final = 60.0
 #: For the names that complete a command line.
