@@ -126,6 +126,10 @@ PLACES: dict[str, tuple[int, list[JsonObject]]] = {
         0,
         [in_rack(f"{n}{where}", where, spread=even()) for n in (1, 2) for where in ("n1", "n2")],
     ),
+    "nor do pods on them": (
+        0,
+        [*(in_rack(n, n, spread=even()) for n in ("n1", "n2")), *(pod(name, "n3") for name in "abc")],
+    ),
     "a node that its selector excludes": (1, [in_rack("a", "n3")]),
     "a node that is not there": (1, [pod("a", "gone")]),
 }
