@@ -90,7 +90,12 @@ class _Names(BaseCompleter):
             )
             return files
         before, slash, _ = prefix.rpartition("/")
-        path = _path_before_slash(before) if metavar == "POD" and slash else _PATHS[metavar]
+        path = _PATHS[metavar]
+        if metavar == "POD" and slash:
+            from scheduler.tools.explain.workloads import kind_of
+
+            # What follows a kind such as `deploy/`, or the pods of a namespace.
+            path = _PATHS.get(kind_of(before) or "", path.format(quote(before, safe="")))
         # Imported for a name alone: the client takes half a second.
         from scheduler.cli.query.listing import listed_names
 
@@ -100,10 +105,3 @@ class _Names(BaseCompleter):
         # Also the names of a list before this one.
         written = prefix[: max(prefix.rfind("/"), prefix.rfind(",")) + 1]
         return [f"{written}{name}" for name, _ in found]
-
-
-def _path_before_slash(written: str) -> str:
-    """Return the path of the names that may follow a kind such as `deploy/`, or of the pods of a namespace."""
-    from scheduler.tools.explain.workloads import kind_of
-
-    return _PATHS.get(kind_of(written) or "", _PATHS["POD"].format(quote(written, safe="")))

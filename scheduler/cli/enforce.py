@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
-from scheduler.cli.flag_kinds import ONE_OR_MORE, TRUE_FALSE, add, add_choice, duration_s, number
+from scheduler.cli.flag_kinds import ONE_OR_MORE, TRUE_FALSE, add, add_choice, add_switch, duration_s, number
 from scheduler.errors import SettingsError
 from scheduler.tools.enforcer.limits import NAME, EvictionLimits, RebalanceLimits
 
@@ -37,14 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection"
     )
     server_flags.add_server(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="log and count the pods to evict, but evict none"
-    )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="print the rules that are broken now and exit: code 0 if none is, else 1",
-    )
+    add_switch(parser, "--dry-run", "log and count the pods to evict, but evict none")
+    add_switch(parser, "--once", "print the rules that are broken now and exit: code 0 if none is, else 1")
     _add_rebalancing(parser)
     _add_deletion_costs(parser)
     _add_limits(parser)
@@ -77,11 +71,8 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rebalancing")
-    group.add_argument(
-        "--rebalance",
-        action="store_true",
-        help="also move pods that the scheduler would place clearly better today, one at a time; try it with --dry-run",
-    )
+    moves = "also move pods that the scheduler would place clearly better today, one at a time; try it with --dry-run"
+    add_switch(group, "--rebalance", moves)
     gain = "fewest points of score, as explain shows them, for which a pod moves"
     add(group, "--rebalance-gain", "POINTS", _REBALANCE.min_gain, gain, ONE_OR_MORE)
     pods = "most pods that move so that one waiting pod group fits, each with its new place found first"
@@ -154,17 +145,16 @@ def _options(args: argparse.Namespace) -> Options:
             settings.configuration.leader_election, resource_namespace=args.namespace, resource_name=args.name
         )
         election = server_flags.checked_election(lease)
-    limits = EvictionLimits(
-        evictions=args.max_evictions_per_minute,
-        evictions_per_namespace=args.max_evictions_per_namespace,
-        evictions_per_node=args.max_evictions_per_node,
-        max_share=args.max_share,
-        grace_s=args.grace,
-    )
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,
-        limits=limits,
+        limits=EvictionLimits(
+            evictions=args.max_evictions_per_minute,
+            evictions_per_namespace=args.max_evictions_per_namespace,
+            evictions_per_node=args.max_evictions_per_node,
+            max_share=args.max_share,
+            grace_s=args.grace,
+        ),
         rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         deletion_costs=_deletion_costs(args),
@@ -194,18 +184,15 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
 
 def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
     """Return how costs are written, None without --deletion-costs. Raises SettingsError."""
-    if args.deletion_costs and args.once:
-        raise SettingsError("--deletion-costs", "", "--once as well", "one of them")
-    per_minute = args.max_cost_writes_per_minute
-    if not args.deletion_costs:
-        if per_minute != _COST_WRITES:
-            raise SettingsError(
-                "--deletion-costs", "", "only a flag that says how", "--deletion-costs as well"
-            )
-        return None
     from scheduler.tools.enforcer.loop import DeletionCostOptions
 
-    return DeletionCostOptions(writes=args.deletion_costs == "write", per_minute=per_minute)
+    flag, per_minute = "--deletion-costs", args.max_cost_writes_per_minute
+    if args.deletion_costs and args.once:
+        raise SettingsError(flag, "", "--once as well", "one of them")
+    if not args.deletion_costs and per_minute != _COST_WRITES:
+        raise SettingsError(flag, "", "only a flag that says how", f"{flag} as well")
+    writes = args.deletion_costs == "write"
+    return DeletionCostOptions(writes=writes, per_minute=per_minute) if args.deletion_costs else None
 
 
 def _share(flag: str, text: str) -> float:

@@ -11,6 +11,7 @@ from scheduler.engine.syntax.durations import parse_duration_ns
 from scheduler.errors import SettingsError
 
 TRUE_FALSE: Final = ("true", "false")
+_DEFAULT: Final = "(default %(default)s)"
 
 
 def add(
@@ -21,20 +22,29 @@ def add(
     text: str,
     kind: Callable[[str, str], object] = lambda _, value: value,
 ) -> None:
-    """Add a flag with a default. `kind`: returns the value, given the flag and its text; raises SettingsError."""
-    read = partial(kind, flag)
-    container.add_argument(flag, type=read, default=default, metavar=metavar, help=_with_default(text))
+    """
+    Add a flag. `default`: None for none, or for one that the text says. `kind`: returns the value, given the flag and
+    its text; raises SettingsError.
+    """
+    told = text if default is None else f"{text} {_DEFAULT}"
+    container.add_argument(flag, type=partial(kind, flag), default=default, metavar=metavar, help=told)
+
+
+def add_switch(container: argparse._ActionsContainer, flag: str, text: str) -> None:
+    """Add a flag without a value."""
+    container.add_argument(flag, action="store_true", help=text)
+
+
+def add_output(container: argparse._ActionsContainer, forms: Sequence[str], text: str) -> None:
+    """Add -o, the form of the answer; the first is the default."""
+    container.add_argument("-o", "--output", choices=forms, default=forms[0], help=f"{text} {_DEFAULT}")
 
 
 def add_choice(
     container: argparse._ActionsContainer, flag: str, choices: Sequence[str], default: str, text: str
 ) -> None:
     """Add a flag that is one of the choices."""
-    container.add_argument(flag, choices=choices, default=default, help=_with_default(text))
-
-
-def _with_default(text: str) -> str:
-    return f"{text} (default %(default)s)"
+    container.add_argument(flag, choices=choices, default=default, help=f"{text} {_DEFAULT}")
 
 
 def number(flag: str, text: str, *, allowed: range, expected: str) -> int:

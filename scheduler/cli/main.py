@@ -104,16 +104,6 @@ def _examples(*lines: str) -> str:
     return "\n".join(("examples:", *(f"  {_PROGRAM} {line}" for line in lines)))
 
 
-class _VersionAction(argparse.Action):
-    """Prints the version. It is looked up only here, since the lookup imports a parser of e-mail."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from scheduler.version import product_version
-
-        print(f"affinity-scheduler {product_version()}")
-        parser.exit()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for a negative answer, 2 for bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -165,9 +155,13 @@ def _parse(arguments: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--version", action=_VersionAction, nargs=0, help="show program's version number and exit"
-    )
+    version = ""
+    if arguments[:1] == ["--version"]:
+        # Looked up only here, since the lookup imports a parser of e-mail.
+        from scheduler.version import product_version
+
+        version = product_version()
+    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {version}")
     menu = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     is_completing = "_ARGCOMPLETE" in os.environ
     if is_completing:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler.cli import settings_flags
+from scheduler.cli.flag_kinds import add_output, add_switch
 from scheduler.errors import SettingsError
 
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
@@ -37,19 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", choices=("list", "new"), nargs="?", default="list", help="default: %(default)s"
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help=f"of the new plugin: {_EXAMPLE}")
-    parser.add_argument(
-        "--node-by-node",
-        action="store_true",
-        help="new: a rule that is asked about one node at a time, which is shorter and slower than over all nodes",
+    form = (
+        "new: a rule that is asked about one node at a time, which is shorter and slower than over all nodes"
     )
+    add_switch(parser, "--node-by-node", form)
     settings_flags.add_plugins(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="form of the list (default %(default)s)",
-    )
+    add_output(parser, ("table", "json", "yaml"), "form of the list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,7 +106,6 @@ def _write_new(name: str | None, form: str) -> int:
             path.write_text(text)
     except OSError as error:
         raise SettingsError(str(path), "", error.strerror or str(error), "a folder to write to") from error
-    print(f"wrote {', '.join(map(str, texts))}; now:", file=sys.stderr)
-    print(f"  pytest test_{stem}.py", file=sys.stderr)
-    print(f"  affinity-scheduler run --plugins {stem}.py --config {stem}.yaml", file=sys.stderr)
+    start = f"affinity-scheduler run --plugins {stem}.py --config {stem}.yaml"
+    print(f"wrote {', '.join(map(str, texts))}; now:\n  pytest test_{stem}.py\n  {start}", file=sys.stderr)
     return 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PORT: Final = 10259
 _LONGEST_WAIT: Final = "--pod-max-in-unschedulable-pods-duration"
 _PERCENTAGE: Final = partial(number, allowed=range(101), expected="a percentage from 0 to 100")
-_BURST: Final = partial(number, "--kube-api-burst", allowed=range(1 << 62), expected="0 or more")
+_BURST: Final = partial(number, allowed=range(1 << 62), expected="0 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,12 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kube-api-qps", type=float, metavar="N", help="requests per second (default: unlimited)"
     )
-    group.add_argument(
-        "--kube-api-burst",
-        type=_BURST,
-        metavar="N",
-        help="requests at once above --kube-api-qps (default 100)",
-    )
+    burst = "requests at once above --kube-api-qps (default 100)"
+    add(group, "--kube-api-burst", "N", None, burst, _BURST)
     loop = "auto is uvloop if that is installed; uvloop may exit uncleanly with TLS"
     add_choice(parser, "--event-loop", ("auto", "asyncio", "uvloop"), "asyncio", loop)
     record = "record each decision in an annotation of the bound pod"

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.flag_kinds import number
+from scheduler.cli.flag_kinds import add, number
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
 from scheduler.errors import SettingsError
 
@@ -19,19 +19,14 @@ _VERBOSITY: Final = partial(number, "-v", allowed=range(11), expected="a verbosi
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
     """Add --kubeconfig."""
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="kubeconfig of the API server; default: KUBECONFIG, ~/.kube/config, then in-cluster",
-    )
+    which = "kubeconfig of the API server; default: KUBECONFIG, ~/.kube/config, then in-cluster"
+    add(parser, "--kubeconfig", "FILE", None, which)
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
     """Add --kubeconfig and --master."""
     add_kubeconfig(parser)
-    parser.add_argument(
-        "--master", metavar="URL", help="address of the API server; overrides the kubeconfig's"
-    )
+    add(parser, "--master", "URL", None, "address of the API server; overrides the kubeconfig's")
 
 
 def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,15 +34,10 @@ def add_arguments(
         ("--port", f"port to serve on, 0 for none (default {port})"),
         ("--secure-port", "the same with HTTPS on loopback too, as kube-scheduler"),
     ):
-        group.add_argument(flag, type=partial(flag_kinds.PORT, flag), metavar="N", help=text)
+        flag_kinds.add(group, flag, "N", None, text, flag_kinds.PORT)
     parser.set_defaults(default_port=port)
     if has_certificate:
-        group.add_argument(
-            "--tls-cert-file",
-            metavar="FILE",
-            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
-        )
-        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
+        add_certificate(group, "certificate for HTTPS, reloaded when it changes (default: self-signed)")
     flag_kinds.add_choice(
         group, "--tls-min-version", tuple(VERSIONS), "VersionTLS12", "lowest version of TLS"
     )
@@ -54,21 +48,21 @@ def add_arguments(
         help="cipher suites of TLS 1.2, by kube-scheduler's names (default: those of OpenSSL)",
     )
     for which, review in (("authentication", "TokenReviews"), ("authorization", "SubjectAccessReviews")):
-        group.add_argument(
-            f"--{which}-kubeconfig",
-            metavar="FILE",
-            help=f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)",
-        )
+        of_port = f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)"
+        flag_kinds.add(group, f"--{which}-kubeconfig", "FILE", None, of_port)
     paths = "paths that need no authorization, separated by commas; a path that ends with * is a prefix"
     flag_kinds.add(group, "--authorization-always-allow-paths", "PATHS", _ALWAYS_ALLOWED, paths)
-    group.add_argument(
-        "--insecure-http",
-        action="store_true",
-        help="plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access",
-    )
+    plain = "plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access"
+    flag_kinds.add_switch(group, "--insecure-http", plain)
     for action in group._group_actions if hides_tls else ():
         if action.dest not in {"bind_address", "port"}:
             action.help = argparse.SUPPRESS
+
+
+def add_certificate(container: argparse._ActionsContainer, text: str) -> None:
+    """Add the flags that `certificate` reads, with this text as the help of the first."""
+    flag_kinds.add(container, "--tls-cert-file", "FILE", None, text)
+    flag_kinds.add(container, "--tls-private-key-file", "FILE", None, "key of that certificate")
 
 
 def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> ServingOptions:

@@ -21,31 +21,21 @@ def add_config(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_plugins(parser: argparse.ArgumentParser) -> None:
     """Add --plugins."""
-    parser.add_argument(
-        "--plugins",
-        metavar="FILE|FOLDER",
-        action="append",
-        default=[],
-        help="plugins of your own, which the configuration can name; may be repeated",
-    )
+    own = "plugins of your own, which the configuration can name; may be repeated"
+    _add_list(parser, "--plugins", "FILE|FOLDER", own)
 
 
 def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the API server") -> None:
     """Add --emulated-version, with this text as its default, and --feature-gates."""
-    parser.add_argument(
-        "--emulated-version",
-        action="append",
-        default=[],
-        metavar="kube=1.N",
-        help=f"the version of Kubernetes, {KNOWN_VERSIONS}, whose decisions to make; default: {default}",
+    version = f"the version of Kubernetes, {KNOWN_VERSIONS}, whose decisions to make; default: {default}"
+    _add_list(parser, "--emulated-version", "kube=1.N", version)
+    _add_list(
+        parser, "--feature-gates", "A=true,B=false", "feature gates to switch on or off; may be repeated"
     )
-    parser.add_argument(
-        "--feature-gates",
-        action="append",
-        default=[],
-        metavar="A=true,B=false",
-        help="feature gates to switch on or off; may be repeated",
-    )
+
+
+def _add_list(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
+    parser.add_argument(flag, metavar=metavar, action="append", default=[], help=text)
 
 
 def settings(args: argparse.Namespace) -> Settings:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
-from scheduler.cli.flag_kinds import add, duration_s, number
+from scheduler.cli.flag_kinds import add, add_output, duration_s, number
 from scheduler.daemon.settings.feature_gates import DEFAULT_VERSION
 from scheduler.errors import SettingsError
 from scheduler.tools.shadow.orders import RACE_S
@@ -29,19 +29,13 @@ _PERCENTAGE: Final = partial(number, allowed=range(101), expected="a number from
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     add(parser, "--of", "NAME", "default-scheduler", "schedulerName of the pods to compare")
-    parser.add_argument(
-        "--recording",
-        metavar="FILE",
-        help="compare what the command record saw, instead of watching a cluster",
-    )
+    recording = "compare what the command record saw, instead of watching a cluster"
+    add(parser, "--recording", "FILE", None, recording)
     settings_flags.add_config(
         parser, "decide with a profile of this KubeSchedulerConfiguration; default: all defaults"
     )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="schedulerName of the profile that decides; default: the configuration's first",
-    )
+    profile = "schedulerName of the profile that decides; default: the configuration's first"
+    add(parser, "--profile", "NAME", None, profile)
     settings_flags.add_plugins(parser)
     settings_flags.add_semantics(parser, f"that of the API server; of a recording {DEFAULT_VERSION}")
     parser.add_argument(
@@ -69,13 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seed for the choice between nodes with equal scores (default %(default)s): two runs on one recording are "
         "equal",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="form of the report (default %(default)s)",
-    )
+    add_output(parser, ("text", "json"), "form of the report")
     server_flags.add_server(parser)
     server_flags.add_logging(parser)
     serving_flags.add_arguments(parser, port=_NO_PORT, hides_tls=True)

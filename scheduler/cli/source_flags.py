@@ -7,6 +7,7 @@ import os
 from typing import Final
 
 from scheduler.cli import server_flags, settings_flags
+from scheduler.cli.flag_kinds import add, add_output
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -14,19 +15,14 @@ _DEFAULT_NAMESPACE: Final = "default"
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the cluster, the configuration and the output format."""
     parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
-    parser.add_argument(
-        "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` or `bundle` instead of a cluster"
-    )
+    add(parser, "--on", "SNAPSHOT", None, "read a file made by `snapshot` or `bundle` instead of a cluster")
     add_cluster_arguments(parser)
     settings_flags.add_config(
         parser, "the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler"
     )
     settings_flags.add_plugins(parser)
     settings_flags.add_semantics(parser)
-    forms = ("table", "wide", "json", "yaml")
-    parser.add_argument(
-        "-o", "--output", choices=forms, default="table", help="output format (default %(default)s)"
-    )
+    add_output(parser, ("table", "wide", "json", "yaml"), "output format")
 
 
 def add_manifest_argument(parser: argparse._ActionsContainer, text: str) -> None:
@@ -43,9 +39,7 @@ def add_manifest_argument(parser: argparse._ActionsContainer, text: str) -> None
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the cluster."""
     server_flags.add_kubeconfig(parser)
-    parser.add_argument(
-        "--context", metavar="NAME", help="context of the kubeconfig; default: the current one"
-    )
+    add(parser, "--context", "NAME", None, "context of the kubeconfig; default: the current one")
 
 
 def namespace_of(args: argparse.Namespace) -> str:

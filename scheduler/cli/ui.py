@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from scheduler.cli.flag_kinds import PORT, add
+from scheduler.cli.flag_kinds import PORT, add, add_switch
 from scheduler.cli.source_flags import add_cluster_arguments
 from scheduler.errors import SettingsError
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="port on 127.0.0.1; 0, the default, chooses a free one",
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    add_switch(parser, "--no-browser", "print the address and open no browser")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,11 +98,9 @@ async def _serve(args: argparse.Namespace) -> int:
 
 async def _until_stopped(stop: asyncio.Event, process: Process) -> int:
     """Return 0 once stopped; 1 if the port-forward ends first, as it does when the pod is replaced."""
-    stopped = asyncio.ensure_future(stop.wait())
-    ended = asyncio.ensure_future(process.wait())
-    await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    ended.cancel()
+    stopped, ended = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(process.wait())
+    for waiting in (await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED))[1]:
+        waiting.cancel()
     if stop.is_set():
         return 0
     print("The port-forward has ended; the scheduler's pod may have been replaced. Start the command again.")

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags
-from scheduler.cli.flag_kinds import TRUE_FALSE, add, add_choice, number
+from scheduler.cli.flag_kinds import TRUE_FALSE, add, add_choice, add_switch, number
 from scheduler.errors import SettingsError
 
 if TYPE_CHECKING:
-    from scheduler.daemon.port.status_server import ServingOptions
     from scheduler.tools.webhook.app import Options
 
 #: controller-runtime's webhook port, which firewalls of managed clusters usually allow.
@@ -36,12 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "values of schedulerName, with commas between them, whose pods are looked at; all for every pod"
     )
     add(parser, "--schedulers", "NAMES", "all", schedulers)
-    parser.add_argument(
-        "--report-only",
-        action="store_true",
-        help="refuse nothing: the client gets a warning, and "
-        'affinity_scheduler_webhook_requests_total{verdict="reported"} counts',
-    )
+    counts = 'affinity_scheduler_webhook_requests_total{verdict="reported"} counts'
+    add_switch(parser, "--report-only", f"refuse nothing: the client gets a warning, and {counts}")
     merged = (
         "also merge matchLabelKeys and mismatchLabelKeys of the pod's own fields, for API servers that do not"
     )
@@ -55,13 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|IP",
         help="name or address by which the API server calls the webhook (default: NAME.NAMESPACE.svc)",
     )
-    parser.add_argument(
-        "--tls-cert-file",
-        metavar="FILE",
-        help="certificate of --webhook-port, renewed by cert-manager or the like; the webhook then leaves the Secret "
-        "and the webhook configurations alone",
+    certificate = (
+        "certificate of --webhook-port, renewed by cert-manager or the like; the webhook then leaves the Secret and "
+        "the webhook configurations alone"
     )
-    parser.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
+    serving_flags.add_certificate(parser, certificate)
     server_flags.add_server(parser)
     server_flags.add_logging(parser, note="; 4 logs every response")
     serving_flags.add_arguments(parser, port=_PORT, has_certificate=False)
@@ -71,8 +64,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     import asyncio
 
-    listening = serving_flags.listening(args, has_certificate=False)
-    serving_flags.certificate(args)
     try:
         from scheduler.tools.webhook import app
     except ImportError as error:
@@ -85,14 +76,15 @@ def run(args: argparse.Namespace) -> int:
             "no package cryptography, or an old one",
             "pip install 'affinity-scheduler[webhook]'",
         ) from error
-    return asyncio.run(app.serve(_options(args, listening), os.environ))
+    return asyncio.run(app.serve(_options(args), os.environ))
 
 
-def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
+def _options(args: argparse.Namespace) -> Options:
     from scheduler.tools.webhook.app import Options
     from scheduler.tools.webhook.reviews import Scope
     from scheduler.tools.webhook.validating import AntiAffinity
 
+    listening = serving_flags.listening(args, has_certificate=False)
     cert_file, key_file = serving_flags.certificate(args)
     return Options(
         listening=listening,

@@ -181,7 +181,9 @@ class _Demo:
             program = sys.argv[0] if Path(sys.argv[0]).suffix != ".py" else "python -m scheduler"
             show.step(f"{program} demo --story N   plays one story, 1 to {len(STORIES)}")
             show.step(f"{program} demo --serve     keeps the cluster to look at")
-        show.line(summary(len(self.numbers), stage.watch.n_placed(), len(stage.broken)))
+        played = counted(len(self.numbers), "story", "stories")
+        placed, broken = counted(stage.watch.n_placed(), "pod"), counted(len(stage.broken), "rule")
+        show.line(f"demo: {played}, {placed} placed, {broken} broken")
 
     async def _play(self, play: Callable[[Stage], Awaitable[None]], stage: Stage) -> None:
         try:
@@ -211,12 +213,6 @@ class _Demo:
                 watching = tasks.create_task(watch.run(), name="pods")
                 yield Stage(api, watch, self.show, self.logs, url)
                 watching.cancel()
-
-
-def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
-    """Return the last line of a demo that played to its end."""
-    stories = counted(n_stories, "story", "stories")
-    return f"demo: {stories}, {counted(n_placed, 'pod')} placed, {counted(n_broken, 'rule')} broken"
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

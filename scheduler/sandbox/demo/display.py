@@ -6,7 +6,6 @@ Control codes are written only by `Display._painted`, and only to a terminal.
 
 from __future__ import annotations
 
-import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,8 +100,14 @@ class Display:
         head, *lines = columns(["", *regions, "no node" if is_waiting else ""], rows)
         self.line(f"    {head}")
         moments = max(len(scene.moment) for scene in scenes)
+        colours = {
+            letter: colour
+            for letter, colour in zip(meaning_by_letter, _COLOURS, strict=False)
+            if letter.isalnum()
+        }
         for text in lines:
-            self.line(f"    {text[:moments]}{self._lettered(text[moments:], meaning_by_letter)}")
+            drawn = (self._painted(letter, colours.get(letter, "")) for letter in text[moments:])
+            self.line(f"    {text[:moments]}{''.join(drawn)}")
         # A letter and its meaning are one word, so that no line breaks between them.
         meanings = (f"{letter} = {meaning}" for letter, meaning in meaning_by_letter.items())
         legend = "   ".join(each.replace(" ", "\N{NO-BREAK SPACE}") for each in meanings)
@@ -117,15 +122,6 @@ class Display:
         self.line()
 
     # -- layout ----------------------------------------------------------------------------------------------
-
-    def _lettered(self, text: str, letters: Mapping[str, str]) -> str:
-        """Return the text with each letter in its colour."""
-        colour_by_letter = dict(zip(letters, _COLOURS, strict=False))
-        return re.sub(
-            r"\w",
-            lambda found: self._painted(found[0], colour_by_letter.get(found[0], "")),
-            text,
-        )
 
     def _wrapped(self, text: str, first: str, rest: str, colour: str = "", mark: str = "") -> None:
         """Print a text that is broken between words alone, with `mark` at the end of every line that goes on."""

@@ -24,10 +24,13 @@ class PodWatch:
         async with Watch() as watch:
             async for event in watch.stream(pods.get, serialize=False):
                 pod = event["object"]
+                uid = pod["metadata"]["uid"]
                 if event["type"] == "DELETED":
-                    self._pods.pop(pod["metadata"]["uid"], None)
-                else:
-                    self._keep(pod)
+                    self._pods.pop(uid, None)
+                    continue
+                self._pods[uid] = pod
+                if node_of(pod):
+                    self._placed.add(uid)
 
     def pods(self, namespaces: Collection[str]) -> list[JsonObject]:
         """Return the pods of these namespaces that are neither finished nor being deleted."""
@@ -44,11 +47,6 @@ class PodWatch:
     def _of(self, namespaces: Collection[str]) -> list[JsonObject]:
         return [pod for pod in self._pods.values() if pod["metadata"]["namespace"] in namespaces]
 
-    def _keep(self, pod: JsonObject) -> None:
-        self._pods[pod["metadata"]["uid"]] = pod
-        if node_of(pod):
-            self._placed.add(pod["metadata"]["uid"])
-
 
 def node_of(pod: JsonObject) -> str:
     """Return the name of the pod's node, '' if it has none."""
@@ -57,7 +55,8 @@ def node_of(pod: JsonObject) -> str:
 
 def is_counted(pod: JsonObject) -> bool:
     """Return whether it is neither finished nor being deleted."""
-    return "deletionTimestamp" not in pod["metadata"] and _phase(pod) not in ("Succeeded", "Failed")
+    is_finished = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return "deletionTimestamp" not in pod["metadata"] and not is_finished
 
 
 def is_ready(pod: JsonObject) -> bool:
@@ -70,10 +69,6 @@ def pending_reason(pod: JsonObject) -> str:
     if node_of(pod):
         return ""
     return next((each["message"] for each in _conditions(pod) if each.get("reason") == "Unschedulable"), "")
-
-
-def _phase(pod: JsonObject) -> str:
-    return str(pod.get("status", {}).get("phase", "Pending"))
 
 
 def _conditions(pod: JsonObject) -> list[JsonObject]:

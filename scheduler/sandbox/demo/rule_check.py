@@ -27,13 +27,9 @@ _REQUIRED: Final = (
 def broken_rules(
     pods: Iterable[JsonObject], nodes: Iterable[JsonObject], namespaces: Iterable[JsonObject]
 ) -> list[str]:
-    """
-    Return one sentence for each rule of each placed pod that does not hold.
-
-    Cost: O(distinct rules x pods), so that a thousand pods of ten services take a moment.
-    """
+    """Return one sentence for each rule of each placed pod that does not hold."""
     placed = [pod for pod in pods if node_of(pod) and is_counted(pod)]
-    return list(_PlacedPods(placed, list(nodes), list(namespaces)).broken())
+    return list(_PlacedPods(placed, nodes, namespaces).broken())
 
 
 def doubly_allocated(claims: Iterable[JsonObject]) -> list[str]:
@@ -66,39 +62,32 @@ def selects(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:
         return False
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
-    return all(
-        _holds(one["operator"], one["key"] in labels, labels.get(one["key"], "") in one.get("values", ()))
-        for one in selector.get("matchExpressions", ())
-    )
+    return all(_holds(one, labels) for one in selector.get("matchExpressions", ()))
 
 
-def _holds(operator: str, is_there: bool, is_listed: bool) -> bool:  # noqa: FBT001 - a truth table
-    match operator:
-        case "In":
-            return is_there and is_listed
-        case "NotIn":
-            return not (is_there and is_listed)
-        case "Exists":
-            return is_there
-        case "DoesNotExist":
-            return not is_there
-    raise ValueError(f"unknown operator {operator!r} in a selector")
+def _holds(expression: JsonObject, labels: Mapping[str, str]) -> bool:
+    is_there = expression["key"] in labels
+    is_listed = is_there and labels[expression["key"]] in expression.get("values", ())
+    holds_by_operator = {
+        "In": is_listed,
+        "NotIn": not is_listed,
+        "Exists": is_there,
+        "DoesNotExist": not is_there,
+    }
+    return holds_by_operator[expression["operator"]]
 
 
 class _PlacedPods:
     """Placed pods with the labels of their nodes and namespaces."""
 
     def __init__(
-        self, pods: Sequence[JsonObject], nodes: Sequence[JsonObject], namespaces: Sequence[JsonObject]
+        self, pods: Sequence[JsonObject], nodes: Iterable[JsonObject], namespaces: Iterable[JsonObject]
     ) -> None:
         self._pods = pods
-        self._nodes = nodes
         self._labels_by_node = {node["metadata"]["name"]: _labels(node) for node in nodes}
         self._labels_by_namespace = {one["metadata"]["name"]: _labels(one) for one in namespaces}
-        #: (namespace, rule as JSON) -> the pods it selects; pods of one deployment share their rules.
-        self._selected: dict[tuple[str, str], list[JsonObject]] = {}
-        #: The same key -> number of these pods in each domain.
-        self._domains: dict[tuple[str, str], Counter[str]] = {}
+        #: (namespace, term as JSON) -> pods that it selects in each domain; pods of one deployment share their terms.
+        self._counts: dict[tuple[str, str], Counter[str | None]] = {}
 
     def broken(self) -> Iterator[str]:
         judged: set[tuple[str, str]] = set()
@@ -134,21 +123,20 @@ class _PlacedPods:
     def _too_far(self, pod: JsonObject, term: JsonObject) -> Iterator[str]:
         domain = self._domain(pod, term["topologyKey"])
         is_own_match = self._is_chosen(pod, pod, term)
-        near = 0 if domain is None else self._count(pod, term)[domain] - is_own_match
+        chosen = self._count(pod, term)
+        near = 0 if domain is None else chosen[domain] - is_own_match
         # The first pod that matches its own term may be alone.
-        is_first = is_own_match and len(self._chosen(pod, term)) == 1 and domain is not None
+        is_first = is_own_match and chosen.total() == 1 and domain is not None
         if near < 1 and not is_first:
             yield f"{_name(pod)} has none of the pods that it must be near in {term['topologyKey']}={domain}"
 
     def _uneven(self, pod: JsonObject, spread: JsonObject) -> Iterator[str]:
-        eligible = {
-            _labels(node)[spread["topologyKey"]]
-            for node in self._nodes
-            if spread["topologyKey"] in _labels(node) and _node_selector(pod).items() <= _labels(node).items()
-        }
+        key, wanted = spread["topologyKey"], _node_selector(pod).items()
+        of_nodes = self._labels_by_node.values()
+        eligible = {labels[key] for labels in of_nodes if key in labels and wanted <= labels.items()}
         counts = Counter(dict.fromkeys(eligible, 0))
         for other in self._pods:
-            domain = self._domain(other, spread["topologyKey"])
+            domain = self._domain(other, key)
             is_selected = selects(spread.get("labelSelector"), _labels(other))
             if _namespace(other) == _namespace(pod) and is_selected and domain in eligible:
                 counts[domain] += 1
@@ -162,33 +150,22 @@ class _PlacedPods:
     def _domain(self, pod: JsonObject, topology_key: str) -> str | None:
         return self._labels_by_node.get(node_of(pod), {}).get(topology_key)
 
-    def _count(self, pod: JsonObject, term: JsonObject) -> Counter[str]:
-        key = _key(pod, term)
-        if key not in self._domains:
-            domains = (self._domain(other, term["topologyKey"]) for other in self._chosen(pod, term))
-            self._domains[key] = Counter(domain for domain in domains if domain is not None)
-        return self._domains[key]
-
-    def _chosen(self, pod: JsonObject, term: JsonObject) -> list[JsonObject]:
-        """Return the placed pods that a term of `pod` selects, itself included if it does."""
-        key = _key(pod, term)
-        if key not in self._selected:
-            self._selected[key] = [other for other in self._pods if self._is_chosen(other, pod, term)]
-        return self._selected[key]
+    def _count(self, pod: JsonObject, term: JsonObject) -> Counter[str | None]:
+        """Return how many placed pods a term of `pod` selects in each domain, itself included if it does."""
+        key = _namespace(pod), json.dumps(term)
+        if key not in self._counts:
+            chosen = (other for other in self._pods if self._is_chosen(other, pod, term))
+            self._counts[key] = Counter(self._domain(other, term["topologyKey"]) for other in chosen)
+        return self._counts[key]
 
     def _is_chosen(self, other: JsonObject, pod: JsonObject, term: JsonObject) -> bool:
-        is_meant = self._is_meant(_namespace(other), pod, term)
+        namespace, names, selector = _namespace(other), term.get("namespaces"), term.get("namespaceSelector")
+        if names or selector is not None:
+            labels = self._labels_by_namespace.get(namespace, {})
+            is_meant = namespace in (names or ()) or selects(selector, labels)
+        else:
+            is_meant = namespace == _namespace(pod)
         return is_meant and selects(term.get("labelSelector"), _labels(other))
-
-    def _is_meant(self, namespace: str, pod: JsonObject, term: JsonObject) -> bool:
-        if not term.get("namespaces") and term.get("namespaceSelector") is None:
-            return namespace == _namespace(pod)
-        labels = self._labels_by_namespace.get(namespace, {})
-        return namespace in term.get("namespaces", ()) or selects(term.get("namespaceSelector"), labels)
-
-
-def _key(pod: JsonObject, term: JsonObject) -> tuple[str, str]:
-    return _namespace(pod), json.dumps(term)
 
 
 def _terms(pod: JsonObject, kind: str) -> list[JsonObject]:

@@ -7,9 +7,8 @@ Checks list pods, nodes and namespaces anew; the watch is for waiting only.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from scheduler.sandbox.demo.api import Api, JsonObject
 from scheduler.sandbox.demo.display import Display, Scene
 from scheduler.sandbox.demo.examples import documents
 from scheduler.sandbox.demo.pod_watch import PodWatch, is_counted, is_ready, node_of, pending_reason
-from scheduler.sandbox.demo.processes import KUBECONFIG, output_of, served
+from scheduler.sandbox.demo.processes import KUBECONFIG, output_of
 from scheduler.sandbox.demo.rule_check import broken_rules, doubly_allocated
 from scheduler.sandbox.demo.waiting import StoryFailed, until
 
@@ -55,7 +54,8 @@ class Stage:
     namespaces: list[str] = field(default_factory=list)
     #: Sentences of rules that did not hold after a story.
     broken: list[str] = field(default_factory=list)
-    _scenes: list[Scene] = field(default_factory=list)
+    #: The lines of the next map.
+    scenes: list[Scene] = field(default_factory=list)
     #: Changes that give nodes back the labels that they had.
     _relabelling: list[JsonObject] = field(default_factory=list)
     _added_nodes: list[str] = field(default_factory=list)
@@ -119,13 +119,6 @@ class Stage:
             for node in nodes:
                 tasks.create_task(self.api.apply(node))
 
-    @contextlib.asynccontextmanager
-    async def enforcing(self) -> AsyncGenerator[None, None]:
-        """Run the enforcer until the block ends."""
-        self.show.command("affinity-scheduler enforce &")
-        async with served("enforcer", ["enforce"], self.logs):
-            yield
-
     async def explain(self, namespace: str) -> list[str]:
         """Return what the command says about the first pod of the namespace that waits."""
         name = min(pod["metadata"]["name"] for pod in self.watch.pods([namespace]) if not node_of(pod))
@@ -178,11 +171,8 @@ class Stage:
         found: list[str] = []
 
         async def is_there() -> bool:
-            found.extend(
-                each["note"]
-                for each in await self._events()
-                if each["reason"] == reason and word in each["note"]
-            )
+            notes = [each["note"] for each in await self._events() if each["reason"] == reason]
+            found.extend(note for note in notes if word in note)
             return bool(found)
 
         await until(is_there, lambda: f"no event {reason} with the word {word!r}")
@@ -249,16 +239,12 @@ class Stage:
                 cell = f"[{''.join(sorted(pods_by_node.get(node['metadata']['name'], ' ')))}]"
                 gap = "" if region not in drawn else " " if inner[region] == rack else " | "
                 drawn[region], inner[region] = drawn.get(region, "") + gap + cell, rack
-        self.add_scene(Scene(moment, drawn, "".join(sorted(pods_by_node.get("", ())))))
-
-    def add_scene(self, scene: Scene) -> None:
-        """Keep a line for the map."""
-        self._scenes.append(scene)
+        self.scenes.append(Scene(moment, drawn, "".join(sorted(pods_by_node.get("", ())))))
 
     def draw(self, meaning_by_letter: Mapping[str, str]) -> None:
         """Draw the map of all moments kept so far."""
-        self.show.map(self._scenes, meaning_by_letter)
-        self._scenes.clear()
+        self.show.map(self.scenes, meaning_by_letter)
+        self.scenes.clear()
 
     # -- afterwards ------------------------------------------------------------------------------------------
 

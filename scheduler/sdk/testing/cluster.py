@@ -174,21 +174,18 @@ class Cluster:
         """Return the decision about the pod as if it were pending. Of an object that creates pods, the first pod."""
         decided, state = self._pod(pod), self._read.state
         placed = state.remove_pod(decided.uid)
+        rng = random.Random(self._seed)
         try:
-            return self._decision(_pending(decided))
+            made = decide(_pending(decided), ClusterView(state), self._profile(decided), rng, Unobserved())
+            if isinstance(made, CycleError):
+                return Decision(None, made.message, {}, {}, {}, {}, {}, error=not made.unschedulable)
+            if isinstance(made, FitError):
+                refused, by = _refused(self._read, made.per_node)
+                return Decision(None, made.message(), refused, by, {}, {}, {})
+            return _scored(self._read, made)
         finally:
             if placed is not None:
                 state.upsert_pod(placed)
-
-    def _decision(self, pod: Pod) -> Decision:
-        read, rng = self._read, random.Random(self._seed)
-        made = decide(pod, ClusterView(read.state), self._profile(pod), rng, Unobserved())
-        if isinstance(made, CycleError):
-            return Decision(None, made.message, {}, {}, {}, {}, {}, error=not made.unschedulable)
-        if isinstance(made, FitError):
-            refused, by = _refused(read, made.per_node)
-            return Decision(None, made.message(), refused, by, {}, {}, {})
-        return _scored(read, made)
 
     def time_decision(self, pod: PodLike) -> float:
         """Return the seconds of CPU that the decision about the pod takes, without the reading of the pod."""
@@ -220,11 +217,9 @@ class Cluster:
             manifest = self._manifest(pod)
             wanted = manifest.n_replicas if replicas is None else replicas
             pods = [_pending(read.create_pod(manifest, number)) for number in range(wanted)]
-        names = {pod.scheduler_name for pod in pods}
-        world = read.world(random.Random(self._seed), names)
+        world = read.world(random.Random(self._seed), {pod.scheduler_name for pod in pods})
         placed = place_replicas(pods, world)
-        nodes = tuple(node for _, node in placed.pods)
-        unplaced = placed.first_unplaced
+        nodes, unplaced = tuple(node for _, node in placed.pods), placed.first_unplaced
         why = None if unplaced is None else Explained(explain_pod(read, unplaced, None, adds_replicas=True))
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 

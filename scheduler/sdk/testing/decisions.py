@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,9 +29,6 @@ class Table(Sequence[Row]):
 
     def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as Sequence's
         return self.rows[index]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
 
     def __str__(self) -> str:
         cells = [["" if row.get(name) is None else row[name] for name in self.columns] for row in self.rows]

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import yaml
@@ -23,9 +22,9 @@ _PATHS: Final = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
 }
 _TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.05
 
 T = TypeVar("T")
-_POLL_S: Final = 0.05
 
 
 class DevClusterFixture:
@@ -42,9 +41,7 @@ class DevClusterFixture:
         self._server = self.wait_for(self._address, "the embedded cluster listens")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for process, _ in reversed(self._processes):
             process.terminate()
         for process, _ in self._processes:
@@ -61,7 +58,7 @@ class DevClusterFixture:
         for one in objects:
             metadata = one["metadata"]
             path = _PATHS[one["kind"]].format(namespace=metadata.get("namespace", "default"))
-            self._request("POST", path, one)
+            self._request(path, one)
 
     def pod(self, name: str, namespace: str = "default") -> JsonObject:
         """Return the pod as the server has it."""
@@ -69,7 +66,7 @@ class DevClusterFixture:
 
     def get(self, path: str) -> JsonObject:
         """Return what the server has at the path, such as `/apis/events.k8s.io/v1/events`."""
-        return self._request("GET", path)
+        return self._request(path)
 
     def events(self, reason: str) -> list[str]:
         """Return the notes of the events of this reason so far."""
@@ -78,12 +75,10 @@ class DevClusterFixture:
 
     def node_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the pod is bound, and return its node."""
-
-        def node() -> str | None:
-            found: str | None = self.pod(name, namespace)["spec"].get("nodeName")
-            return found
-
-        return self.wait_for(node, f"pod {name} is bound")
+        found: str = self.wait_for(
+            lambda: self.pod(name, namespace)["spec"].get("nodeName"), f"pod {name} is bound"
+        )
+        return found
 
     def refusal_of(self, name: str, namespace: str = "default") -> str:
         """Wait until the scheduler says why the pod is not bound, and return its words."""
@@ -121,14 +116,14 @@ class DevClusterFixture:
         config = yaml.safe_load(self.kubeconfig.read_text())
         return str(config["clusters"][0]["cluster"]["server"]) if config else None
 
-    def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> JsonObject:
+    def _request(self, path: str, document: Mapping[str, Any] | None = None) -> JsonObject:
         body = None if document is None else json.dumps(document).encode()
         request = urllib.request.Request(  # noqa: S310 - the address is the embedded cluster's
-            self._server + path, body, {"Content-Type": "application/json"}, method=method
+            self._server + path, body, {"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
                 found: JsonObject = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.read().decode()}") from error
+            raise AssertionError(f"{request.get_method()} {path}: {error.read().decode()}") from error

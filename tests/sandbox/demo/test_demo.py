@@ -25,12 +25,14 @@ LEAST_PLACED = {1: 9, 2: 72, 3: 1000, 4: 4, 5: 7, 6: 11, 7: 13, 8: 8}
 
 
 @contextlib.asynccontextmanager
-async def demo(*arguments: str, folder: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+async def demo(
+    *arguments: str, folder: Path, stdout: int = asyncio.subprocess.PIPE
+) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start the command, with its temporary files in `folder`; kill it at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(folder), "TERM": "xterm", "PYTHONUNBUFFERED": "1"},
     )
@@ -130,17 +132,10 @@ async def test_a_process_that_dies_fails_the_demo_at_once_and_leaves_its_logs(
 async def test_a_closed_pipe_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
     """As in `affinity-scheduler demo | head`."""
     reader, writer = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "--story",
-        "1",
-        stdout=writer,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    os.close(writer)
-    os.close(reader)
-    _, errors = await process.communicate()
+    async with demo("--story", "1", folder=tmp_path, stdout=writer) as process:
+        os.close(writer)
+        os.close(reader)
+        _, errors = await process.communicate()
     assert process.returncode == 1
     assert "Traceback" not in errors.decode()
 

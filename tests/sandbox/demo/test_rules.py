@@ -9,7 +9,66 @@ import pytest
 
 from scheduler.sandbox.demo.api import JsonObject
 from scheduler.sandbox.demo.rule_check import broken_rules, doubly_allocated, selects
-from tests.sandbox.demo.objects import HOST, ZONE, app, namespace, node, pod, term
+
+HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def app(name: str) -> JsonObject:
+    """Return a selector."""
+    return {"matchLabels": {"app": name}}
+
+
+def term(key: str, selector: JsonObject | None, **more: object) -> JsonObject:
+    """Return a term of affinity; without a selector if it is None."""
+    return {"topologyKey": key, **({} if selector is None else {"labelSelector": selector}), **more}
+
+
+def pod(
+    name: str,
+    node: str = "",
+    *,
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    away_from: list[JsonObject] | None = None,
+    near: list[JsonObject] | None = None,
+    spread: list[JsonObject] | None = None,
+    node_selector: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    phase: str = "Running",
+    deleted: bool = False,
+) -> JsonObject:
+    """Return a pod of app=web unless labelled otherwise."""
+    meta = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-{namespace}-{name}",
+        "labels": {"app": "web"} if labels is None else labels,
+        "annotations": annotations or {},
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+    }
+    spec = {
+        **({"nodeName": node} if node else {}),
+        "nodeSelector": node_selector or {},
+        "affinity": {
+            "podAffinity": {_REQUIRED: near or []},
+            "podAntiAffinity": {_REQUIRED: away_from or []},
+        },
+        "topologySpreadConstraints": spread or [],
+    }
+    return {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+
+
+def node(name: str, zone: str = "zone-a", **labels: str) -> JsonObject:
+    """Return a node."""
+    return {"metadata": {"name": name, "labels": {HOST: name, ZONE: zone, **labels}}}
+
+
+def namespace(name: str, **labels: str) -> JsonObject:
+    """Return a namespace."""
+    return {"metadata": {"name": name, "labels": labels}}
+
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
 NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]
@@ -66,6 +125,10 @@ PLACES: dict[str, tuple[int, list[JsonObject]]] = {
     "nodes that the pod cannot use do not count": (
         0,
         [in_rack(f"{n}{where}", where, spread=even()) for n in (1, 2) for where in ("n1", "n2")],
+    ),
+    "nor do pods on them": (
+        0,
+        [*(in_rack(n, n, spread=even()) for n in ("n1", "n2")), *(pod(name, "n3") for name in "abc")],
     ),
     "a node that its selector excludes": (1, [in_rack("a", "n3")]),
     "a node that is not there": (1, [pod("a", "gone")]),

@@ -6,6 +6,7 @@ from typing import Final
 
 from scheduler.sandbox.demo.api import JsonObject
 from scheduler.sandbox.demo.pod_watch import node_of
+from scheduler.sandbox.demo.processes import served
 from scheduler.sandbox.demo.stage import ZONE, Stage, Story
 from scheduler.sandbox.demo.waiting import until
 
@@ -23,7 +24,8 @@ async def _play(stage: Stage) -> None:
     (home,) = (node_of(pod) for pod in pods if _letter(pod) == "C")
     zones = await stage.region_by_node()
     elsewhere = min(zone for zone in zones.values() if zone != zones[home])
-    async with stage.enforcing():
+    stage.show.command("affinity-scheduler enforce &")
+    async with served("enforcer", ["enforce"], stage.logs):
         await stage.label_nodes(ZONE, {elsewhere: [home]})
         await stage.scene("broken", _letter)
         stage.show.quote([await stage.wait_for_event(_REASON, "is broken")])

@@ -71,7 +71,7 @@ async def _scene(stage: Stage, moment: str) -> None:
         )
     waiting = "".join(_LETTERS[pod["metadata"]["labels"]["app"]] for pod in pods.values() if not node_of(pod))
     stage.expect(whole == _RUNS - len(waiting), f"a fabric for each run that has a node, found {drawn}")
-    stage.add_scene(Scene(moment, drawn, waiting))
+    stage.scenes.append(Scene(moment, drawn, waiting))
 
 
 STORY: Final = Story(
