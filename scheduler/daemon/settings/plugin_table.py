@@ -75,42 +75,37 @@ class InTreePlugin:
     weight: int = 0
 
 
-#: The plugins of kube-scheduler that have no class here.
-_WITHOUT_CLASS: Final = {
-    plugin.name: plugin
-    for plugin in (
-        InTreePlugin("PrioritySort", frozenset({"queueSort"})),
-        InTreePlugin("DefaultBinder", frozenset({"bind"})),
-        InTreePlugin("TopologyPlacementGenerator", frozenset({"placementGenerate"})),
-        InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
-    )
-}
-
-
-def _named(*names: str) -> tuple[InTreePlugin, ...]:
-    """Return the plugins as their classes describe them."""
-    return tuple(_WITHOUT_CLASS[name] if name in _WITHOUT_CLASS else _described(name) for name in names)
-
-
-def _described(name: str) -> InTreePlugin:
-    plugin = IN_TREE[name]
-    weight = plugin.default_weight if "score" in plugin.extension_points else 0
-    return InTreePlugin(name, frozenset(plugin.extension_points), weight)
-
-
-#: Enabled through multiPoint by default, in this order.
-DEFAULT_PLUGINS: Final = _named(
-    *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"),
-    *("NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
-    *("VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources", "DefaultPreemption"),
-    *("NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder", "NodeDeclaredFeatures"),
+#: GangScheduling and the plugins of `GROUP_POINTS` are registered upstream only with a gate that is off by default.
+IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
+    {
+        name: InTreePlugin(
+            name,
+            frozenset(plugin.extension_points),
+            plugin.default_weight if "score" in plugin.extension_points else 0,
+        )
+        for name, plugin in IN_TREE.items()
+    }
+    # These have no class here.
+    | {
+        "PrioritySort": InTreePlugin("PrioritySort", frozenset({"queueSort"})),
+        "DefaultBinder": InTreePlugin("DefaultBinder", frozenset({"bind"})),
+        "TopologyPlacementGenerator": InTreePlugin(
+            "TopologyPlacementGenerator", frozenset({"placementGenerate"})
+        ),
+        "PodGroupPodsCount": InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
+    }
 )
 
-#: Registered upstream only with a feature gate that is off by default.
-_GATED_PLUGINS: Final = _named("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
-
-IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
-    {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}
+#: Enabled through multiPoint by default, in this order.
+DEFAULT_PLUGINS: Final = tuple(
+    IN_TREE_BY_NAME[name]
+    for name in (
+        *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration"),
+        *("NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits"),
+        *("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources"),
+        *("DefaultPreemption", "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder"),
+        "NodeDeclaredFeatures",
+    )
 )
 
 #: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
