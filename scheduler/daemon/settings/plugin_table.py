@@ -70,7 +70,6 @@ POINTS: Final = tuple(
 class InTreePlugin:
     """One plugin of kube-scheduler, or an out-of-tree plugin; `weight` 0: upstream sets none, which counts as 1."""
 
-    name: str
     points: frozenset[str]
     weight: int = 0
 
@@ -79,7 +78,6 @@ class InTreePlugin:
 IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
     {
         name: InTreePlugin(
-            name,
             frozenset(plugin.extension_points),
             plugin.default_weight if "score" in plugin.extension_points else 0,
         )
@@ -87,25 +85,19 @@ IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
     }
     # These have no class here.
     | {
-        "PrioritySort": InTreePlugin("PrioritySort", frozenset({"queueSort"})),
-        "DefaultBinder": InTreePlugin("DefaultBinder", frozenset({"bind"})),
-        "TopologyPlacementGenerator": InTreePlugin(
-            "TopologyPlacementGenerator", frozenset({"placementGenerate"})
-        ),
-        "PodGroupPodsCount": InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
+        "PrioritySort": InTreePlugin(frozenset({"queueSort"})),
+        "DefaultBinder": InTreePlugin(frozenset({"bind"})),
+        "TopologyPlacementGenerator": InTreePlugin(frozenset({"placementGenerate"})),
+        "PodGroupPodsCount": InTreePlugin(frozenset({"placementScore"}), 1),
     }
 )
 
 #: Enabled through multiPoint by default, in this order.
-DEFAULT_PLUGINS: Final = tuple(
-    IN_TREE_BY_NAME[name]
-    for name in (
-        *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration"),
-        *("NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits"),
-        *("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources"),
-        *("DefaultPreemption", "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder"),
-        "NodeDeclaredFeatures",
-    )
+DEFAULT_PLUGINS: Final = (
+    *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"),
+    *("NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
+    *("VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources", "DefaultPreemption"),
+    *("NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder", "NodeDeclaredFeatures"),
 )
 
 #: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
@@ -115,7 +107,7 @@ REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimit
 def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
     """Return every plugin that a configuration can name."""
     added = {
-        name: InTreePlugin(name, frozenset(plugin.points), plugin.default_weight)
+        name: InTreePlugin(frozenset(plugin.points), plugin.default_weight)
         for name, plugin in out_of_tree.items()
     }
     return IN_TREE_BY_NAME | added
