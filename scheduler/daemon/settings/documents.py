@@ -5,7 +5,6 @@ Scalars are read as sigs.k8s.io/yaml reads them, unlike PyYAML: dates stay text,
 """
 
 import json
-import math
 import re
 from typing import Final
 
@@ -138,25 +137,23 @@ class _Builder:
         self._values_left -= 1
         if self._values_left < 0:
             self._problems.found("", f"more than {self._max_values} values", "fewer, aliases written out")
-            return None
-        if isinstance(node, ScalarNode):
-            return self._scalar(node, problems)
-        if id(node) in self._open:
+        elif id(node) in self._open:
             problems.found("", "an alias to a value that contains it", "a value")
-            return None
-        self._open.add(id(node))
-        try:
-            if isinstance(node, MappingNode):
-                return self._mapping(node, problems)
-            if not isinstance(node, SequenceNode) or not self._is_plain(node, "seq", problems):
-                return None
-            return [self.value(item, problems.at(f"[{index}]")) for index, item in enumerate(node.value)]
-        finally:
-            self._open.remove(id(node))
+        elif not _is_plain(node):
+            problems.found("", f"the tag {shown(node.tag)}", "plain YAML")
+        elif isinstance(node, ScalarNode):
+            return self._scalar(node, problems)
+        else:
+            self._open.add(id(node))
+            try:
+                if isinstance(node, MappingNode):
+                    return self._mapping(node, problems)
+                return [self.value(item, problems.at(f"[{index}]")) for index, item in enumerate(node.value)]
+            finally:
+                self._open.remove(id(node))
+        return None
 
-    def _mapping(self, node: MappingNode, problems: Problems) -> dict[str, object] | None:
-        if not self._is_plain(node, "map", problems):
-            return None
+    def _mapping(self, node: MappingNode, problems: Problems) -> dict[str, object]:
         merged: dict[str, object] = {}
         own: dict[str, object] = {}
         line_by_name: dict[str, int] = {}
@@ -188,14 +185,9 @@ class _Builder:
         return merged
 
     def _scalar(self, node: ScalarNode, problems: Problems) -> object:
-        kind = node.tag.removeprefix(_CORE)
-        if kind in ("str", "merge"):
-            return self._text(node.value, problems)
-        pattern, _ = _SCALARS.get(kind, (None, ""))
-        if pattern is None or not pattern.match(node.value):
-            problems.found("", f"the tag {shown(node.tag)}", "plain YAML")
-            return None
-        match kind:
+        match node.tag.removeprefix(_CORE):
+            case "str" | "merge":
+                return self._text(node.value, problems)
             case "bool":
                 return node.value.lower() in _TRUE
             case "int":
@@ -214,11 +206,13 @@ class _Builder:
             problems.found("", f"half a character in {shown(text)}", "text")
             return ""
 
-    def _is_plain(self, node: Node, kind: str, problems: Problems) -> bool:
-        if node.tag == _CORE + kind:
-            return True
-        problems.found("", f"the tag {shown(node.tag)}", "plain YAML")
-        return False
+
+def _is_plain(node: Node) -> bool:
+    """Return whether the node's tag is one of those that it may have without naming it."""
+    if not isinstance(node, ScalarNode):
+        return node.tag == _CORE + ("map" if isinstance(node, MappingNode) else "seq")
+    kind = node.tag.removeprefix(_CORE)
+    return kind in ("str", "merge") or (kind in _SCALARS and bool(_SCALARS[kind][0].match(node.value)))
 
 
 def _integer(text: str) -> int:
@@ -231,7 +225,4 @@ def _integer(text: str) -> int:
 
 def _float(text: str) -> float:
     word = text.lower()
-    if word.endswith((".inf", ".nan")):
-        return float(word.replace(".", ""))
-    value = float(text)
-    return value if abs(value) < math.inf else math.copysign(math.inf, value)
+    return float(word.replace(".", "") if word.endswith((".inf", ".nan")) else word)

@@ -24,7 +24,6 @@ from scheduler.engine.model.semantics import (
     Gate,
     Semantics,
     Version,
-    change_at,
     semantics_of,
 )
 
@@ -71,9 +70,10 @@ class RequestedSemantics:
         """
         version = self.version or nearest_known(server)
         problems = Problems(FLAG)
+        of_version = semantics_of(version)
         for name, value in self.switched.items():
-            if name in _GATE_BY_NAME and change_at(_GATE_BY_NAME[name], version) is None:
-                minimum = semantics_of(version).minimum_compatibility
+            if name in _GATE_BY_NAME and _GATE_BY_NAME[name] not in of_version.stages:
+                minimum = of_version.minimum_compatibility
                 refused = f"cannot set feature gate {name} to {shown(value)}, feature is PreAlpha"
                 problems.add(
                     "", f"{refused} at emulated version {version}, min compatibility version {minimum}"
@@ -92,12 +92,11 @@ class RequestedSemantics:
     def unchecked(self, version: Version | None = None) -> Semantics:
         """Return the semantics of this version, or of the default one, whatever gates it has."""
         version = version or self.version or DEFAULT_SEMANTICS.version
-        switched: dict[Gate, bool] = {}
-        for name, stage in _ALL_OF_STAGE.items():
-            for gate in Gate:
-                change = change_at(gate, version)
-                if name in self.switched and change is not None and change.stage is stage:
-                    switched[gate] = self.switched[name]
+        of_stage = {
+            stage: self.switched[name] for name, stage in _ALL_OF_STAGE.items() if name in self.switched
+        }
+        stages = semantics_of(version).stages
+        switched = {gate: of_stage[stage] for gate, stage in stages.items() if stage in of_stage}
         named = {_GATE_BY_NAME[name]: on for name, on in self.switched.items() if name in _GATE_BY_NAME}
         return semantics_of(version, switched | named)
 

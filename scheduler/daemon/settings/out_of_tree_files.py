@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -209,7 +209,8 @@ def _faults(one: type[Any]) -> Iterator[str]:
     if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         yield "args_type is no msgspec.Struct; derive it from scheduler.sdk.plugin.Args"
         return
-    yield from _faults_when_made(one, kind)
+    if kind is None or not any(field.required for field in msgspec.structs.fields(kind)):
+        yield from fault_when_made(one, kind)
 
 
 def _faults_of_points(one: type[Any]) -> Iterator[str]:
@@ -248,22 +249,10 @@ def _is_tuple(one: type[Any], attribute: str, kind: type[Any]) -> bool:
     return isinstance(found, tuple | list | frozenset | set) and all(isinstance(item, kind) for item in found)
 
 
-def _faults_when_made(one: type[Any], kind: type[Any] | None) -> Iterator[str]:
-    """Make the plugin from its default arguments, if it has any, and ask for its events."""
-    if kind is not None and any(field.required for field in msgspec.structs.fields(kind)):
-        return
-    try:
-        args = None if kind is None else kind()
-    except Exception as error:  # noqa: BLE001 - as above
-        yield f"cannot be made: {described(error, one)}"
-        return
-    yield from fault_when_made(one, args)
-
-
-def fault_when_made(one: type[Any], args: object) -> Iterator[str]:
+def fault_when_made(one: type[Any], args: Callable[[], object] | None) -> Iterator[str]:
     """Yield why the arguments, None for a plugin that takes none, do not make the plugin with its events."""
     try:
-        GuardedPlugin("", one() if args is None else one(args, PluginContext()), "")
+        GuardedPlugin("", one() if args is None else one(args(), PluginContext()), "")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
         yield f"cannot be made: {described(error, one)}"
 

@@ -306,10 +306,10 @@ def read_out_of_tree_args(value: object, plugin: OutOfTreePlugin, problems: Prob
     except msgspec.ValidationError as error:  # the struct's own check, of several fields
         problems.add("", str(error))
         return None
-    except Exception as error:  # noqa: BLE001 - the same check, which may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the same check, which may raise anything
         problems.add("", described_error(error, kind))
         return None
-    for fault in fault_when_made(plugin.plugin_class, args):
+    for fault in fault_when_made(plugin.plugin_class, lambda: args):
         problems.add("", f"plugin {plugin.name} {fault}")
     return args
 

@@ -10,6 +10,7 @@ import msgspec
 from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.daemon.settings.writing import args_document
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.version import product_version
 
@@ -18,41 +19,32 @@ def plugin_rows(out_of_tree: Iterable[OutOfTreePlugin]) -> list[dict[str, Any]]:
     """Return a row for each plugin that is built in, and for these of the user's."""
     version = product_version()
     built_in = (
-        _row(name, version, "built in", IN_TREE[name].extension_points, known.weight, _own_defaults(name))
-        for name, known in IN_TREE_BY_NAME.items()
-        if name in IN_TREE
+        (name, version, "built in", plugin.extension_points, IN_TREE_BY_NAME[name].weight, plugin.args_type)
+        for name, plugin in IN_TREE.items()
     )
     guests = (
-        _row(
-            each.name, each.version, each.source, each.points, each.default_weight, _defaults(each.args_type)
-        )
+        (each.name, each.version, each.source, each.points, each.default_weight, each.args_type)
         for each in out_of_tree
     )
-    return [*built_in, *guests]
-
-
-def _row(
-    name: str, version: str, source: str, points: Iterable[str], weight: int, arguments: Mapping[str, object]
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "version": version,
-        "from": source,
-        "points": list(points),
-        "weight": weight,
-        "arguments": arguments,
-    }
-
-
-def _own_defaults(name: str) -> Mapping[str, object]:
-    kind = IN_TREE[name].args_type
-    return {} if kind is None else args_document(kind())
+    return [
+        {
+            "name": name,
+            "version": version,
+            "from": source,
+            "points": list(points),
+            "weight": weight,
+            "arguments": _defaults(args_type),
+        }
+        for name, version, source, points, weight, args_type in (*built_in, *guests)
+    ]
 
 
 def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
     """Return the arguments with their defaults; those without one as their type in angle brackets."""
     if kind is None:
         return {}
+    if issubclass(kind, Wire):
+        return args_document(kind())
     return {
         field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
         if field.required

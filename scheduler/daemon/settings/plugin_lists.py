@@ -48,9 +48,6 @@ class PluginSet:
     disabled: tuple[str, ...] = ()
 
 
-_DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
-
-
 @dataclass(frozen=True, slots=True)
 class PluginLists:
     """Reads the lists of a profile. `known`: every plugin that it can name."""
@@ -156,9 +153,9 @@ def _merged(custom: PluginSet) -> tuple[PluginEntry, ...]:
     """
     last_by_name = {entry.name: entry for entry in custom.enabled}
     kept = [
-        last_by_name.get(default.name, default)
-        for default in _DEFAULT_ENTRIES
-        if not {ALL, default.name} & set(custom.disabled)
+        last_by_name.get(name, PluginEntry(name, IN_TREE_BY_NAME[name].weight))
+        for name in DEFAULT_PLUGINS
+        if not {ALL, name} & set(custom.disabled)
     ]
     return (*kept, *(entry for entry in custom.enabled if entry not in kept))
 

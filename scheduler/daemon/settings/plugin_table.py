@@ -70,47 +70,34 @@ POINTS: Final = tuple(
 class InTreePlugin:
     """One plugin of kube-scheduler, or an out-of-tree plugin; `weight` 0: upstream sets none, which counts as 1."""
 
-    name: str
     points: frozenset[str]
     weight: int = 0
 
 
-#: The plugins of kube-scheduler that have no class here.
-_WITHOUT_CLASS: Final = {
-    plugin.name: plugin
-    for plugin in (
-        InTreePlugin("PrioritySort", frozenset({"queueSort"})),
-        InTreePlugin("DefaultBinder", frozenset({"bind"})),
-        InTreePlugin("TopologyPlacementGenerator", frozenset({"placementGenerate"})),
-        InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
-    )
-}
-
-
-def _named(*names: str) -> tuple[InTreePlugin, ...]:
-    """Return the plugins as their classes describe them."""
-    return tuple(_WITHOUT_CLASS[name] if name in _WITHOUT_CLASS else _described(name) for name in names)
-
-
-def _described(name: str) -> InTreePlugin:
-    plugin = IN_TREE[name]
-    weight = plugin.default_weight if "score" in plugin.extension_points else 0
-    return InTreePlugin(name, frozenset(plugin.extension_points), weight)
-
+#: GangScheduling and the plugins of `GROUP_POINTS` are registered upstream only with a gate that is off by default.
+IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
+    {
+        name: InTreePlugin(
+            frozenset(plugin.extension_points),
+            plugin.default_weight if "score" in plugin.extension_points else 0,
+        )
+        for name, plugin in IN_TREE.items()
+    }
+    # These have no class here.
+    | {
+        "PrioritySort": InTreePlugin(frozenset({"queueSort"})),
+        "DefaultBinder": InTreePlugin(frozenset({"bind"})),
+        "TopologyPlacementGenerator": InTreePlugin(frozenset({"placementGenerate"})),
+        "PodGroupPodsCount": InTreePlugin(frozenset({"placementScore"}), 1),
+    }
+)
 
 #: Enabled through multiPoint by default, in this order.
-DEFAULT_PLUGINS: Final = _named(
+DEFAULT_PLUGINS: Final = (
     *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"),
     *("NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
     *("VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources", "DefaultPreemption"),
     *("NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder", "NodeDeclaredFeatures"),
-)
-
-#: Registered upstream only with a feature gate that is off by default.
-_GATED_PLUGINS: Final = _named("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
-
-IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
-    {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}
 )
 
 #: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
@@ -120,7 +107,7 @@ REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimit
 def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
     """Return every plugin that a configuration can name."""
     added = {
-        name: InTreePlugin(name, frozenset(plugin.points), plugin.default_weight)
+        name: InTreePlugin(frozenset(plugin.points), plugin.default_weight)
         for name, plugin in out_of_tree.items()
     }
     return IN_TREE_BY_NAME | added

@@ -15,7 +15,7 @@ from scheduler.daemon.settings.plugin_arguments import (
     read_args,
     read_out_of_tree_args,
 )
-from scheduler.daemon.settings.plugin_lists import PluginLists, PluginSet, report_removed
+from scheduler.daemon.settings.plugin_lists import PluginLists, report_removed
 from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, REMOVED_PLUGINS, Plugins, known_plugins
 from scheduler.daemon.settings.problems import Problems, shown
 from scheduler.daemon.settings.resolved import ProfileSettings
@@ -47,7 +47,8 @@ class ProfileFields(Wire, frozen=True):
 class _Draft:
     path: str
     settings: ProfileSettings
-    queue_sort: PluginSet
+    #: As the file has it.
+    queue_sort: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,11 @@ class ProfileReader:
         running = [self.out_of_tree[plugin] for plugin in sorted(used & self.out_of_tree.keys())]
         args = add_default_args(own_args, running, problems.at("pluginConfig"))
         percentage = given.percentage_of_nodes_to_score
+        sorting = sets["queueSort"]
         return _Draft(
-            path, ProfileSettings(name, names_by_point, weight_by_name, args, percentage), sets["queueSort"]
+            path,
+            ProfileSettings(name, names_by_point, weight_by_name, args, percentage),
+            {"enabled": [entry.name for entry in sorting.enabled], "disabled": sorting.disabled},
         )
 
     def _args(self, items: Sequence[PluginConfig], path: str) -> Mapping[str, object]:
@@ -141,14 +145,14 @@ def _check_lists(
 
 
 def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
-    common = _queue_sort_as_written(drafts[0])
-    if len(common["enabled"]) > 1:
-        path = f"{drafts[0].path}.plugins.queueSort.Enabled"
-        problems.invalid(path, len(common["enabled"]), "only one queue sort plugin can be enabled")
-    for draft in drafts[1:]:
-        own = _queue_sort_as_written(draft)
-        if own != common:
-            problems.invalid(f"{draft.path}.plugins.queueSort", own, "must be the same for all profiles")
+    first, *others = drafts
+    if (n_enabled := len(first.queue_sort["enabled"])) > 1:
+        path = f"{first.path}.plugins.queueSort.Enabled"
+        problems.invalid(path, n_enabled, "only one queue sort plugin can be enabled")
+    for draft in others:
+        if draft.queue_sort != first.queue_sort:
+            detail = "must be the same for all profiles"
+            problems.invalid(f"{draft.path}.plugins.queueSort", draft.queue_sort, detail)
 
 
 def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems) -> None:
@@ -164,8 +168,3 @@ def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems
 def _annotation_namespaces(draft: _Draft) -> AnnotationNamespaces:
     args = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY)
     return args.annotation_namespaces if isinstance(args, InterPodAffinityArgs) else AnnotationNamespaces()
-
-
-def _queue_sort_as_written(draft: _Draft) -> dict[str, list[str]]:
-    enabled = [entry.name for entry in draft.queue_sort.enabled]
-    return {"enabled": enabled, "disabled": list(draft.queue_sort.disabled)}

@@ -179,10 +179,7 @@ class BlockingRule:
         return self.pods.within(np.equal(ids, ids[row]))
 
 
-_SHARE_NAMES: Final = {"n_pods": "pods", "is_of_minimum": "ofMinimum", "declaring_takes": "declaringTakes"}
-
-
-class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True):
+class Share(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
     The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
 
@@ -191,10 +188,10 @@ class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True
     although the rule does not select it.
     """
 
-    n_pods: int
+    n_pods: int = msgspec.field(name="pods")
     percent: int
     weights: dict[str, int]
-    is_of_minimum: bool = False
+    is_of_minimum: bool = msgspec.field(name="ofMinimum", default=False)
     declaring_takes: int = 0
 
 
@@ -208,10 +205,6 @@ class Skew(msgspec.Struct, frozen=True, rename="camel"):
     counts_itself: bool
 
 
-def _one_change(rows: Rows) -> Fractions:
-    return np.ones(len(rows))
-
-
 @dataclass(frozen=True)
 class Repair:
     """
@@ -222,7 +215,7 @@ class Repair:
     """
 
     alternatives: Callable[[int], Sequence[Changes]]
-    effort: Callable[[Rows], Fractions] = _one_change
+    effort: Callable[[Rows], Fractions] = lambda rows: np.ones(len(rows))
 
 
 class Where(NamedTuple):

@@ -30,7 +30,6 @@ from scheduler.engine.framework.out_of_tree_results import (
     GuardedScorer,
     PluginIdentity,
     as_said,
-    explained,
     guarded_explanation,
     shown,
 )
@@ -238,8 +237,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return the plugin's explanation of its refusals, empty if it gives none; if that fails, the error."""
         if not hasattr(self.plugin, "explain"):
             return PluginExplanation()
-        return explained(
-            self._identity,
+        return self._identity.explained(
             lambda: guarded_explanation(self._identity, self.plugin.explain(context.owned_by(self.owner))),
             lambda text: PluginExplanation(where=lambda rows: [text] * len(rows)),
         )
@@ -249,8 +247,8 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         if not hasattr(self.plugin, "explain_rejection"):
             return ""
         plugin, owner = self.plugin, self.owner
-        return explained(
-            self._identity, lambda: as_said(plugin.explain_rejection(context.owned_by(owner))), as_said
+        return self._identity.explained(
+            lambda: as_said(plugin.explain_rejection(context.owned_by(owner))), as_said
         )
 
 

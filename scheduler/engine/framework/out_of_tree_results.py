@@ -72,6 +72,16 @@ class PluginIdentity(NamedTuple):
             return status
         return replace(status, reasons=(f"node(s) were refused by plugin {self.name}",))
 
+    def explained(self, call: Callable[[], _T], otherwise: Callable[[str], _T]) -> _T:
+        """Return what the plugin's call returns; if it fails, `otherwise` of the text that says so."""
+        try:
+            with running_rule():
+                return call()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
+            return otherwise(f"plugin {self.name} does not explain it: {described(error, self.plugin_class)}")
+
 
 class GuardedFilter(NodeFilter):
     """An out-of-tree plugin's filter: its mask has a value for each row, and every refused row has a reason."""
@@ -192,7 +202,7 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
         return [as_said(said) for _, said in by_row]
 
     def where(rows: Rows) -> Sequence[str | Where]:
-        return explained(identity, lambda: said_of(rows), lambda text: [text] * len(rows))
+        return identity.explained(lambda: said_of(rows), lambda text: [text] * len(rows))
 
     proposals = None if found.proposals is None else list(found.proposals())
     repair = found.repair
@@ -203,9 +213,9 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
         repair=repair
         and Repair(
             # A proposal that is missing does no harm.
-            lambda row: explained(identity, lambda: repair.alternatives(row), lambda _: ()),
-            lambda rows: explained(
-                identity, lambda: repair.effort(rows), lambda _: np.full(len(rows), np.inf)
+            lambda row: identity.explained(lambda: repair.alternatives(row), lambda _: ()),
+            lambda rows: identity.explained(
+                lambda: repair.effort(rows), lambda _: np.full(len(rows), np.inf)
             ),
         ),
     )
@@ -214,17 +224,6 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
 def as_said(said: object) -> str | Where:
     """Return what a plugin says of nodes: a `Where`, or a text."""
     return said if isinstance(said, Where) else str(said)
-
-
-def explained(identity: PluginIdentity, call: Callable[[], _T], otherwise: Callable[[str], _T]) -> _T:
-    """Return what the plugin's call returns; if it fails, `otherwise` of the text that says so."""
-    try:
-        with running_rule():
-            return call()
-    except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
-        return otherwise(
-            f"plugin {identity.name} does not explain it: {described(error, identity.plugin_class)}"
-        )
 
 
 def described(error: BaseException, plugin: type[Any]) -> str:

@@ -204,6 +204,8 @@ RULE = dedent(
                 raise ValueError("most is negative")
             if self.most == 99:
                 raise KeyError("too many")
+            if self.most == 98:
+                raise SystemExit(3)
 
     class Rule(NodeByNode):
         name = "Rule"
@@ -248,9 +250,10 @@ def _config(args: str | None = "{most: 2}", enabled: str = "{name: Rule}") -> st
         ("{}", ["profiles[0].pluginConfig[0].args.most: Required value: it has no default"]),
         ("{most: -1}", ["profiles[0].pluginConfig[0].args: most is negative"]),
         ("{most: 99}", ["profiles[0].pluginConfig[0].args: KeyError: 'too many' (mine.py, line 13)"]),
+        ("{most: 98}", ["profiles[0].pluginConfig[0].args: SystemExit: 3 (mine.py, line 15)"]),
         ("{most: 77}", [
             "profiles[0].pluginConfig[0].args: plugin Rule cannot be made: AttributeError: "
-            "'RuleArgs' object has no attribute 'odd' (mine.py, line 21)"
+            "'RuleArgs' object has no attribute 'odd' (mine.py, line 23)"
         ]),
         (None, ["profiles[0].pluginConfig: Required value: plugin Rule has no default for most"]),
     ],
@@ -302,5 +305,5 @@ def test_a_plugin_that_the_scheduler_cannot_make_after_all_is_one_line(tmp_path:
     settings = parse_settings(_config("{most: 0}"), "c", plugins=load_plugins([file], installed=False))
     with pytest.raises(SettingsError) as caught:
         build_profiles(settings, ClusterView(ClusterState()))
-    found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 21)"
+    found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 23)"
     assert str(caught.value) == f"{file}: Rule: found {found}, expected a plugin that its arguments make"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS
+from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME
 from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
@@ -53,8 +53,7 @@ STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": Score
 
 
 def test_every_plugin_that_settings_call_built_is_registered():
-    built = {plugin.name for plugin in DEFAULT_PLUGINS}
-    assert (built - ELSEWHERE) | {ALWAYS_LAST_TO_ADMIT} == IN_TREE.keys()
+    assert (set(DEFAULT_PLUGINS) - ELSEWHERE) | {ALWAYS_LAST_TO_ADMIT} == IN_TREE.keys()
 
 
 def test_a_plugin_can_be_named_at_upstream_s_points():
@@ -64,7 +63,7 @@ def test_a_plugin_can_be_named_at_upstream_s_points():
 
 @pytest.mark.parametrize(
     ("plugin", "point"),
-    [(plugin.name, point) for plugin in DEFAULT_PLUGINS for point in STAGES if point in plugin.points],
+    [(name, point) for name in DEFAULT_PLUGINS for point in STAGES if point in IN_TREE_BY_NAME[name].points],
 )
 def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point: str):
     assert isinstance(plugin_named(plugin), STAGES[point])

@@ -277,6 +277,7 @@ def _explaining(explain: Any) -> Cluster:
     ("explain", "text"),
     [
         pytest.param(_late, "KeyError: 'late'", id="raises"),
+        pytest.param(_exit, "SystemExit: 3", id="ends the process"),
         pytest.param(lambda *_: None, "TypeError: explain returned None", id="nothing"),
         pytest.param(lambda *_: PluginExplanation(where=_late), "KeyError: 'late'", id="where raises"),
         pytest.param(lambda *_: PluginExplanation(where=lambda rows: ["x"]), "ValueError: zip()", id="one"),
