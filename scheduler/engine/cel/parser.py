@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from scheduler.engine.cel import closures, loops
-from scheduler.engine.cel.closures import DEVICE, expect_bool, lookup
+from scheduler.engine.cel.closures import DEVICE, expect_bool, expect_optional, lookup
 from scheduler.engine.cel.environment import FUNCTIONS, TYPES
 from scheduler.engine.cel.formatting import check_format
 from scheduler.engine.cel.functions import call_plan
@@ -222,6 +222,7 @@ class _Parser:
         for is_optional in self._items("[", "]"):
             elements.append(self.expression())
             if is_optional:
+                expect_optional(elements[-1])
                 optional.add(len(elements) - 1)
         if not optional:
             self._expect_same_kinds(elements)
@@ -232,7 +233,10 @@ class _Parser:
         for is_optional in self._items("{", "}"):
             key = self.expression()
             self.expect(":")
-            entries.append((key, self.expression(), is_optional))
+            value = self.expression()
+            if is_optional:
+                expect_optional(value)
+            entries.append((key, value, is_optional))
         self._expect_same_kinds([key for key, _, _ in entries])
         self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
         return self._folded(closures.map_of(entries))
@@ -328,8 +332,7 @@ class _Parser:
         args = [target, *self._arguments()]
         self._is_in_format = before
         if name in ("or", "orValue") and len(args) == 2:
-            if is_known(target.kind) and target.kind != "optional_type":
-                raise ExpressionError(f"expected an optional value and found {target.kind}")
+            expect_optional(target)
             return closures.first_value(*args, unwraps=name == "orValue")
         return self._function(name, args, is_member=True)
 
@@ -400,6 +403,7 @@ class _Parser:
 
     def optional_map(self, over: Plan, *, wraps: bool) -> Plan:
         """Parse the rest of optMap if it wraps, else of optFlatMap."""
+        expect_optional(over)
         name, slot = self._variable(), self._slot()
         body = self._body([(name, partial(closures.variable, slot))])
         return loops.optional_map(over, slot, body, wraps=wraps)

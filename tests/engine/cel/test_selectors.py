@@ -61,6 +61,13 @@ def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
             "a list or map has values of one type, and not int and string, before character 9",
         ),
         ("'a' + 'b' || true", "expected a bool and found string, before character 18"),
+        ("true || [?1].size() == 1", "expected an optional value and found int, before character 12"),
+        ("true || {?'a': 'b'} == {}", "expected an optional value and found string, before character 19"),
+        (
+            "true || 'a'.optMap(x, x) == 'b'",
+            "expected an optional value and found string, before character 20",
+        ),
+        ("true || 1.or(2) == 1", "expected an optional value and found int, before character 17"),
         ("format()", "format() is no function, before character 9"),
         ("1.size() > 0", "size(int) is no function, before character 10"),
         (" " * 10240 + "true", "it is longer than 10240 bytes"),
