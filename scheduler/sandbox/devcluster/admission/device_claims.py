@@ -44,7 +44,7 @@ def _requests(spec: JsonObject) -> list[JsonObject]:
 def _asked(request: JsonObject) -> list[JsonObject]:
     """Return what a request asks for: exactly one thing, or alternatives."""
     exactly = request.get("exactly")
-    return [*([exactly] if exactly else []), *(request.get("firstAvailable") or [])]
+    return [*([] if exactly is None else [exactly]), *(request.get("firstAvailable") or [])]
 
 
 def _default_spec(spec: JsonObject) -> None:
@@ -79,11 +79,12 @@ def _spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
         if request.get("name") in seen:
             yield field_errors.duplicate(where, request.get("name"))
         seen.add(request.get("name"))
-        if request.get("exactly") and request.get("firstAvailable"):
+        exactly = request.get("exactly")
+        if exactly is not None and request.get("firstAvailable"):
             yield field_errors.invalid(where, None, f"{_ONE_REQUEST_FIELD}, but multiple fields are set")
         elif not _asked(request):
             yield field_errors.required(where, _ONE_REQUEST_FIELD)
-        elif exactly := request.get("exactly"):
+        elif exactly is not None:
             yield from _count_errors(exactly, f"{where}.exactly.count")
         for number, alternative in enumerate(request.get("firstAvailable") or []):
             yield from _count_errors(alternative, f"{where}.firstAvailable[{number}].count")

@@ -61,6 +61,8 @@ async def test_a_claim_asks_for_exactly_one_device_by_default(api: Api):
     ("body", "causes"),
     [
         pytest.param(claim_body({"name": "r"}), "Required spec.devices.requests[0]", id="nothing asked"),
+        pytest.param(claim_body({"name": "r", "exactly": {}}),
+                     "Required spec.devices.requests[0].exactly.deviceClassName", id="of no class"),
         pytest.param(claim_body({**exactly(), "firstAvailable": [{"name": "a", "deviceClassName": "g"}]}),
                      "Invalid spec.devices.requests[0]", id="both asked"),
         pytest.param(claim_body(exactly(deviceClassName="")),
