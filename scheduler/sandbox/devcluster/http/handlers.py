@@ -74,7 +74,7 @@ class Call:
             raise status.bad_request(
                 f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {refusal}'
             )
-        metadata = obj.get("metadata") or {}
+        metadata = {} if obj.get("metadata") is None else obj["metadata"]
         if not isinstance(metadata, dict):
             raise status.bad_request(f"{kind.kind}.metadata must be an object")
         if self.target.namespace is not None:

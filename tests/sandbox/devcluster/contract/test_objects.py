@@ -33,6 +33,7 @@ _NAME = {"metadata": {"name": "one"}}
         ("POST", _MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "two", "labels": {"k": 1}}}, 400,
          "BadRequest",
          'ConfigMap in version "v1" cannot be handled as a ConfigMap...'),
+        ("POST", _MAPS, {"metadata": ""}, 400, "BadRequest", "..."),
         ("POST", _MAPS, {"metadata": {"name": "two", "namespace": "other"}}, 400, "BadRequest",
          "the namespace of the provided object does not match the namespace sent on the request"),
         ("POST", _MAPS, {"metadata": {"name": "two", "resourceVersion": "5"}}, 500, None,
