@@ -80,7 +80,7 @@ class Watch:
                 await self._response.prepare(self._request)
                 await self._send(initial)
                 await self._follow(reader, since)
-        except StreamEnded:
+        except (StreamEnded, ConnectionResetError):
             return self._response
         finally:
             self._faults.streams.pop(reader.wake, None)

@@ -109,6 +109,19 @@ async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
 # -- watches -------------------------------------------------------------------------------------------------
 
 
+async def test_a_client_that_leaves_during_a_write_is_no_error(monkeypatch, caplog):
+    async def gone(*_: object) -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    async with _cluster() as (_, api), api.watch("/api/v1/namespaces/default/configmaps") as events:
+        await api.create_map("one")
+        await events.next()
+        monkeypatch.setattr(aiohttp.web.StreamResponse, "write", gone)
+        await api.create_map("two")
+        await asyncio.sleep(0.05)
+    assert not caplog.records
+
+
 async def test_bookmarks_come_as_often_as_asked_for():
     async with _cluster(bookmark_interval_s=0.05) as (cluster, api):
         since = str(cluster.store.resource_version)
