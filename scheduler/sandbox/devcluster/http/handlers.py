@@ -33,6 +33,8 @@ from scheduler.sandbox.devcluster.storage.scale import scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
+#: What a refusal of the request itself is about: no object.
+_OPTIONS: Final = Kind("", "", "", "", "")
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 
 
@@ -56,8 +58,12 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Return True if nothing is stored."""
-        return self.query.get("dryRun") == "All"
+        """Return True if nothing is stored. Raises StatusError 422 for another value than All."""
+        asked = self.query.get("dryRun", "")
+        if asked not in ("", "All"):
+            fault = field_errors.not_supported("dryRun", [asked], ["All"])
+            raise status.invalid(_OPTIONS, "", [fault])
+        return bool(asked)
 
     def object(self, kind: Kind) -> JsonObject:
         """
@@ -189,7 +195,7 @@ class Handlers:
         patch, subresource = call.patch(), call.target.subresource or None
         if isinstance(patch, dict) and (refusal := call.strict_error(call.target.kind, patch)):
             of_patch = field_errors.invalid("patch", patch, refusal)
-            raise status.invalid(Kind("", "", "", "", ""), "", [of_patch])
+            raise status.invalid(_OPTIONS, "", [of_patch])
         if patch_type is PatchType.APPLY and subresource is None and self._store.find(*call.key) is None:
             return await self._created(call, patch)
         stored = self._store.patch(

@@ -22,6 +22,7 @@ from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import LabelSelector
+from scheduler.engine.syntax.names import dns_label_faults
 from scheduler.engine.syntax.selectors import SelectorError
 from scheduler.tools.explain.formats.json_values import (
     ManifestError,
@@ -253,7 +254,10 @@ def _named(whole: Json, namespace: str) -> tuple[str, str, str]:
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str) or not name:
         raise ManifestError("metadata.name", shown(name), "a name")
-    return kind, str(metadata.get("namespace") or namespace), name
+    stated = metadata.get("namespace") or namespace
+    if not isinstance(stated, str) or (stated and dns_label_faults(stated)):
+        raise ManifestError("metadata.namespace", shown(stated), "the name of a namespace")
+    return kind, stated, name
 
 
 def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:

@@ -80,6 +80,13 @@ async def test_dry_run_stores_nothing(api: Api):
     (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
 
 
+async def test_an_unknown_dry_run_is_refused(api: Api):
+    await api.create_map("one", {"k": "1"})
+    path = api.in_namespace("configmaps", "one")
+    assert 'dryRun: Unsupported value: ["x"]' in (await api.delete(path, dryRun="x")).refused(422, "Invalid")
+    assert (await api.get(path)).code == 200
+
+
 async def test_a_replacement_needs_the_current_resource_version(api: Api):
     stored = await api.create_map("one", {"k": "1"})
     path = api.in_namespace("configmaps", "one")

@@ -215,6 +215,11 @@ def named(kind: str, api_version: str = "v1", **spec: object) -> build.Json:
         (named("Deployment"), "apiVersion: found 'v1', expected apps/v1"),
         ({"kind": "Pod", "apiVersion": "v1"}, "metadata: found nothing, expected an object"),
         ({**named("Pod"), "metadata": {}}, "metadata.name: found nothing, expected a name"),
+        ({**named("Pod"), "metadata": {"name": "p", "namespace": [5]}}, "metadata.namespace: found a list"),
+        (
+            {**named("Pod"), "metadata": {"name": "p", "namespace": "a b/c"}},
+            "metadata.namespace: found 'a b/c'",
+        ),
         ({**named("Pod"), "spec": None}, "spec: found nothing, expected an object"),
         (named("Job", "batch/v1"), "spec.template: found nothing, expected an object"),
         (
