@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from scheduler.daemon.kube import store
-from scheduler.daemon.loop import cache_comparison
+from scheduler.daemon.loop import app
 from scheduler.daemon.loop.informers import Informer
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -191,7 +191,7 @@ async def _believe(*_: object) -> bool:
     [
         pytest.param(
             test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound,
-            (cache_comparison, "catch_up", _know_already),
+            (app, "catch_up", _know_already),
             id="catching up",
         ),
         pytest.param(

@@ -191,6 +191,19 @@ async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster
 
 
 @on_devcluster
+async def test_after_a_lost_response_the_enforcer_reads_the_pod(cluster: Shop) -> None:
+    await cluster.pod("picky", "a1", APART)
+    await cluster.pod("web", "a2", labels=WEB)
+    fault = {"action": "lose-answer", "verb": "create", "path": "/eviction$", "times": 1}
+    faults = await cluster.api.post("/devcluster/faults", [fault])
+    assert faults.code < 300, faults.body
+    async with enforcing(cluster.kubeconfig) as daemon:
+        await cluster.left("web")
+        await until(lambda: daemon.metric(EVICTIONS, result="evicted"), what="the count")
+        assert await daemon.metric(EVICTIONS) == 1
+
+
+@on_devcluster
 async def test_no_pod_is_evicted_before_all_caches_are_synced(cluster: Shop) -> None:
     """Without the namespaces the rule would look broken."""
     not_red = term(ZONE, selector("app=web"), namespace_selector=selector("!team"))
