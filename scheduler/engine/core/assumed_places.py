@@ -366,9 +366,18 @@ class AssumedPlaces:
         return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
     def still_take(self, places: Sequence[Place]) -> Pieces[bool]:
-        """Return whether the nodes take the members beside everything that is there now; yield after each decision."""
+        """
+        Return whether the nodes take the members beside everything that is there now; yield after each decision.
+
+        The members' reservations are made again, so the instructions of their places may not be executed afterwards.
+        """
         for place in places:
+            reserved = self.reservations.of(place.pod.uid)
+            # A claim that is being allocated, even for the member itself, would refuse it.
+            self.reservations.release(place.pod.uid)
             takes = self._takes(place, self.profile.filters)
+            if reserved:
+                self.reservations.reserve(place.bind, reserved)
             yield
             if not takes:
                 return False
