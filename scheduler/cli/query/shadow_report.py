@@ -30,7 +30,7 @@ _UNEXPLAINED: Final = frozenset({Cause.RULE, Cause.SCORE})
 
 
 def is_explained(report: ShadowReport) -> bool:
-    """Return whether no difference by rule or score is left that no order of the changes around it explains."""
+    """Return whether every difference by rule or score is explained by another order of the changes around it."""
     return not any(report.causes.get(cause) for cause in _UNEXPLAINED)
 
 

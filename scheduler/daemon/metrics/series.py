@@ -50,7 +50,7 @@ class Family:
         return f"{self.name}{suffix}{{{labels}}}" if labels else f"{self.name}{suffix}"
 
     def text(self, samples: Iterable[tuple[str, object]]) -> str:
-        """Return the family in the text format, from the starts of the lines and the numbers."""
+        """Return the family in Prometheus' text format. `samples`: the start of each line, and its value."""
         head = f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.type}\n"
         return head + "".join([f"{start} {number}\n" for start, number in samples])
 

@@ -22,7 +22,7 @@ SELF_SIGNED_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class FileCertificate:
-    """Serves the pair in two files, which another program renews."""
+    """Serves the certificate and key in two files, and reloads them when another program has renewed them."""
 
     def __init__(self, cert: Path, key: Path, port: KeyPairUser, *, log: Logger) -> None:
         self._cert, self._key = cert, key

@@ -43,7 +43,11 @@ class _ObjectWrite:
 
 
 class ReservationWriter:
-    """Writes to the API server. `clock_s`: since the epoch. `on_claim_created`: `on_created` of `ClaimWriter`."""
+    """
+    Writes what is reserved for a pod before its bind: claims and volumes.
+
+    `clock_s`: returns Unix time. `on_claim_created`: `on_created` of `ClaimWriter`.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ def variable(slot: int) -> Plan:
 
 
 def lazy_variable(slot: int, init: Plan) -> Plan:
-    """Return how a name that cel.bind gives is evaluated: its value is calculated when it is asked for first."""
+    """Return the plan of a name that cel.bind gives: evaluated at its first use; the value or error is kept."""
     if init.kind == "type":
         raise ExpressionError("a name stands for a value, and not for a type")
     init_run = init.run

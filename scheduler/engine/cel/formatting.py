@@ -177,7 +177,7 @@ def _write_element(meter: Meter, value: Value) -> str:
 
 
 def check_format(text: str, arguments: Sequence[Plan]) -> None:
-    """Raise ExpressionError if there are more arguments than clauses, or one is an attribute, which has no type."""
+    """Raise ExpressionError for more arguments than clauses, and for an attribute, whose type is not known."""
     n_clauses = sum(not clause[1] for clause in _CLAUSE.finditer(text))
     if len(arguments) > n_clauses:
         raise ExpressionError(f"format() has {len(arguments)} arguments for {n_clauses} clauses")

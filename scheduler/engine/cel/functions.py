@@ -87,7 +87,7 @@ def function(
 
 
 def _type_name(name: str) -> str:
-    """Return the full name of a type; empty for a capital and for dyn, which stand for any."""
+    """Return the full name of a type; empty, any type, for `dyn` and for a type variable such as `A`."""
     return "" if name == "dyn" or name.isupper() else _NAMES.get(name, name)
 
 

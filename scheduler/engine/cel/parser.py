@@ -49,7 +49,7 @@ _Names = list[tuple[str, Callable[[], Plan]]]
 
 def parse(text: str) -> tuple[Plan, int, int]:
     """
-    Return how an expression is evaluated, the number of slots that its frames need, and the bytes of its constants.
+    Return the plan of an expression, the number of slots that its frames need, and the bytes of its constants.
 
     Raises ExpressionError if the text is no expression.
     """

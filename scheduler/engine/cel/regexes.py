@@ -59,7 +59,7 @@ class Regex:
         self.size: int = self._pattern.programsize
 
     def charge(self, meter: Meter, n_bytes: int) -> None:
-        """Charge for reading so many bytes once."""
+        """Charge the budget for one pass over this number of bytes."""
         meter.charge((n_bytes + 1) * self.size // _READ_PER_STEP)
 
     def matches(self, text: str, meter: Meter) -> bool:

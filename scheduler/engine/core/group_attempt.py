@@ -37,11 +37,11 @@ class PartRequest:
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """
-    A group that needs places.
+    A search for nodes for a group's members.
 
     `members`: pending pods of one profile; `n_needed` of them, at least one, need places. `rows`: the only nodes that
-    may be chosen. `held`: 2 for rows on which a neighbour in rank of a member runs, 1 for rows with other running
-    members, else 0. `parts`: by name, if the group has any.
+    may be chosen. `held`: by row, 2 if a running member there is next in rank to one of `members`, 1 if only other
+    members run there, else 0. `parts`: by name, if the group has any.
     """
 
     members: Sequence[Pod]
@@ -52,7 +52,7 @@ class SearchRequest:
     parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
     def max_decisions(self, n_more: int) -> int:
-        """Return how many decisions the search may take: for members, levels, parts, and `n_more` in whole domains."""
+        """Return the most decisions of the search: for members, parts, preferred levels; `n_more` in whole domains."""
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
         # Room is computed before members are placed: for all members with preferred levels, and for each part.
         n_for_levels = 1 + len(self.members) if prefers else 0
@@ -196,7 +196,7 @@ class Attempt:
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
 
     def home_of(self, request: SearchRequest | PartRequest) -> str:
-        """Return the required domain in which members run, and others have to be; empty if there is none."""
+        """Return the required domain in which members run, so that the others have to; empty if there is none."""
         rows = np.flatnonzero((request.held > 0) & request.rows)
         if not request.topology.required or not len(rows):
             return ""

@@ -136,7 +136,7 @@ class GroupLives:
         return [*cleared, *self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:
-        """Return the conditions of groups that have been incomplete for a while, and of their members, once each."""
+        """Return, once a group, the conditions of groups that are incomplete for a while, and of their members."""
         instructions: list[Instruction] = []
         for key, since_s in list(self._incomplete_since_s.items()):
             if since_s + _REPORT_AFTER_S > now_s:

@@ -48,9 +48,9 @@ def paths(node_names: Iterable[str], topology: Topology, nodes: NodeTable) -> di
 
 def mean_distance(members: Sequence[tuple[Rank, Path]]) -> float | None:
     """
-    Return how many levels neighbours in rank have to go up to their first common domain, on average.
+    Return how many steps up members next in rank are from their first common domain, on average.
 
-    0: they share the node; the number of levels: they share no domain. None if fewer than two members have ranks.
+    0: they share the node; the length of a path: they share no domain. None if fewer than two members have ranks.
     """
     ranked = [
         path for _, path in sorted(((rank, path) for rank, path in members if rank), key=lambda each: each[0])

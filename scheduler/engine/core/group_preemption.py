@@ -47,8 +47,9 @@ class NextStep:
     """
     The next step for a group without places.
 
-    `nodes`: where its members are nominated from now on, by UID. `written`: the same for the API server; None leaves
-    what it has. `victims`: pods to evict, the least important first. `note`: ends the message.
+    `nodes`: where its members are nominated from now on, by UID. `written`: the nominations to write to the API server;
+    empty clears them, None leaves those that it has. `victims`: pods to evict, the least important first. `note`: ends
+    the message.
     """
 
     nodes: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class _RoomSearch:
         self._n_decisions = 0
 
     def find(self, below_priority: int) -> Pieces[NextStep | None]:
-        """As `find_room`; claims of pods that are gone stay free."""
+        """Do as `find_room`, but leave claims hidden whose pods were gone before; `vacancy.show_claims` ends that."""
         is_left_behind = yield from self.vacancy.free_left_behind()
         if is_left_behind and (nodes := (yield from self._places())) is not None:
             return NextStep(nodes, nodes, note=DEVICES_ARE_RELEASED)

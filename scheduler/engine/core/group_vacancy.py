@@ -21,8 +21,10 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 class Vacancy:
     """
-    The pods that are out, by unit, and the claims without pods, whose devices count as free if a member needs devices:
-    their controller releases a claim some time after its pods are gone. `members`: their own claims stay theirs.
+    Pods that are out of the state, and claims whose allocation is hidden, so that their devices count as free.
+
+    A claim is hidden once no pod of it has a node: its controller releases it some time later. Claims are hidden only
+    if a member needs devices, and never those of `members`.
     """
 
     def __init__(

@@ -169,9 +169,10 @@ class UnfitPods:
 
     def _needs_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
-        Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
+        Return whether the pod fits nowhere now but would fit on the victim's node once all its victims there are gone.
 
-        False if `_awaits_room_of` says no, if the pod (or its group) fits somewhere by now, or if a plugin fails.
+        Asked right before one is deleted. False if `_awaits_room_of` says no, if the pod (or its group) fits somewhere
+        by now, or if a plugin fails.
         """
         pod, preemption = self._records.shown(preemptor_uid), self._preemptions.of(preemptor_uid)
         if pod is None or not self._awaits_room_of(preemptor_uid, victim_uid):

@@ -51,8 +51,8 @@ class PodContext:
 
 class PreFilterExtensions(ABC):
     """
-    A filter's answer at one row while pods come and go there in thought: preemption removes pods, and nominated pods
-    are added. A pod that is added and removed again leaves no trace.
+    A filter's answer at one row for pods that are added and removed in a trial: preemption removes pods, and nominated
+    pods are added. A pod that is added and removed again leaves no trace.
     """
 
     __slots__ = ()
@@ -303,7 +303,7 @@ class FilterPlugin(Plugin, ABC):
         return ""
 
     def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
-        """Return whether a group that evicts pods may have the claim's devices, since no pod has the claim any more."""
+        """Return whether the claim's devices come free without an eviction, since all of its pods are gone."""
         return False
 
 

@@ -158,7 +158,7 @@ class WatchedKind:
         return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
 
     def may_lack(self, error: ApiError) -> bool:
-        """Return whether the error of a list says that there is no object of the kind, or none that may be read."""
+        """Return whether a list error means that the kind is not served, or that it is forbidden and may be."""
         return self.is_unserved(error) or (self.may_be_forbidden and isinstance(error, Forbidden))
 
     def is_unserved(self, error: ApiError) -> bool:

@@ -116,7 +116,7 @@ class _MalformedError(Exception):
 
 
 def parse_grace_period(annotations: Mapping[str, str]) -> float | Problem | None:
-    """Return the grace period that a pod declares, in seconds; None if it declares none."""
+    """Return the seconds in a pod's annotation of its grace period, None without it, a Problem if it is malformed."""
     text = annotations.get(GRACE)
     if text is None:
         return None

@@ -26,7 +26,7 @@ class StoredObject(WatchedObject, Protocol):
 
     @property
     def resource_version(self) -> str:
-        """Its version."""
+        """The object's resourceVersion."""
 
 
 #: The type of the written object.
@@ -62,7 +62,7 @@ class ObjectWrite(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class VolumePromise(ObjectWrite[PersistentVolume]):
-    """Promises the volume to the claim."""
+    """Sets the volume's `claimRef` to the claim."""
 
     obj: PersistentVolume
     claim: PersistentVolumeClaim

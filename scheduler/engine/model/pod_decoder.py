@@ -156,7 +156,7 @@ class PodDecoder:
         return spec
 
     def _relaxed(self, key: tuple[object, ...], spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
-        """Return the spec of a bound pod, in which the rules that its mark names are relaxed."""
+        """Return the spec of a bound pod, in which the rules that its annotation `relaxed` names are relaxed."""
         names = {entry.rule for entry in read_mark(annotations)}
         entries = tuple(entry for entry in spec.fallbacks if entry.name in names)
         if not entries:

@@ -79,7 +79,7 @@ def read(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw)
     """
     Return what `decode` makes of a JSON document.
 
-    null counts as absent, as in Go: an object that has some for fields which are not optional here is read again.
+    null counts as absent, as in Go: if decoding fails on a document with nulls, it is decoded again without them.
     """
     try:
         return nesting.read(decode, data)

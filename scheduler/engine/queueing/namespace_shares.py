@@ -36,7 +36,7 @@ class NamespaceShares:
             self._unused_at_s[namespace] = min(at_s, now_s + MEMORY_S)
 
     def is_over(self, namespace: str, now_s: float) -> bool:
-        """Return whether the namespace has used its share of more than the next `BURST_S`."""
+        """Return whether the namespace has used up its share for longer than the next `BURST_S`."""
         return self._unused_at_s.get(namespace, now_s) - now_s > BURST_S
 
     def sweep(self, now_s: float) -> None:

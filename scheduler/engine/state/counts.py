@@ -145,7 +145,7 @@ class TermSums:
         self.by_key = {key: sums.read_only for key, sums in self._own.items()}
 
     def own(self, key: str, column: LabelColumn, n_rows: int) -> PerDomain:
-        """Return the sums of the topology key, of 0 at first, which may be written to."""
+        """Return the writable sums of the topology key; zeros at first."""
         sums = self._own.get(key)
         if sums is None:
             sums = self._own[key] = PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[:n_rows])

@@ -38,7 +38,7 @@ def refuse_rule(method: str) -> None:
 def not_for_rules(
     method: Callable[Concatenate[_Owner, _Parameters], _Result],
 ) -> Callable[Concatenate[_Owner, _Parameters], _Result]:
-    """Return the method, which raises AttributeError while a rule runs."""
+    """Return the method, which raises AttributeError while a rule of the user's runs."""
 
     @wraps(method)
     def guarded(owner: _Owner, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:

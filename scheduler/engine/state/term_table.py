@@ -208,7 +208,7 @@ class TermTable:
         self._free.append(number)
 
     def declare(self, terms: Rows, row: int, delta: int) -> None:
-        """Note that one more pod of the row (delta 1) or one less (-1) declares the terms."""
+        """Add `delta` to the number of the row's pods that declare each of the terms."""
         self._n_declared += delta * len(terms)
         limit = 2 * self._n_declared + _FEW_ENTRIES - len(terms)
         if self._n_entries > limit:

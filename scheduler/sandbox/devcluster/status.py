@@ -120,7 +120,7 @@ def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "")
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """Return a 422: fields that break rules, each a cause."""
+    """Return a 422 with a cause for each field that breaks a rule."""
     message = f'{kind.kind}{"." + kind.group if kind.group else ""} "{name}" is invalid: {aggregate(errors)}'
     causes = [error.cause() for error in errors]
     return _about(422, "Invalid", message, kind, name, kind_name=kind.kind, causes=causes)

@@ -125,7 +125,11 @@ def _above_limit(
 
 
 def _lacking_match(state: ClusterState, rule: DeclaredRule, *, is_own: bool) -> tuple[Mask, Amounts]:
-    """Return the rows where a pod's affinity is broken, and a limit that says nothing. `is_own`: as above."""
+    """
+    Return the rows where required affinity is broken, and 1 for each as its limit.
+
+    `is_own`: whether the rule selects the pods that declare it.
+    """
     nodes = state.nodes
     every = state.counts.selected(rule.matcher)
     is_lonely, has_keys = np.zeros(nodes.n_rows, dtype=np.bool_), np.ones(nodes.n_rows, dtype=np.bool_)

@@ -168,7 +168,7 @@ def explain_waiting(
     together: Sequence[Pod] = (),
     owns_state: bool = False,
 ) -> Explanation:
-    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it."""
+    """Return what `explain_pod` says, and whether a scheduler serves the pod if it is neither bound nor finished."""
     answer = explain_pod(cluster, pod, recorded, together=together, owns_state=owns_state)
     if cluster.leases is not None and answer.state not in ("bound", "finished"):
         answer.unserved, notes = service_of(pod, cluster.settings, cluster.leases, cluster.pods.values())

@@ -87,7 +87,7 @@ def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
 
 
 def kind_of(text: str) -> str | None:
-    """Return the kind that a user means by `deploy`, `deployments` or `deployment.apps`; None for a namespace."""
+    """Return the kind that `deploy`, `deployments` or `deployment.apps` means; None if unknown, such as a namespace."""
     if text[:1].isupper():
         return text
     return _KINDS_AS_WRITTEN.get(text.partition(".")[0])

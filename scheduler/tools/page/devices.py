@@ -84,7 +84,7 @@ class DevicePool(Document, frozen=True, kw_only=True):
 
 
 def device_overview_pieces(state: ClusterState, search: str) -> Pieces[DeviceOverview]:
-    """Yield after each piece, and return the overview. O(pools + devices that are counted)."""
+    """Return the overview, in steps that yield. O(pools + devices that are counted)."""
     devices = state.devices
     matching: list[tuple[str, PoolId]] = []
     for few in batches(devices.pools()):

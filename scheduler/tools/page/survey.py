@@ -101,7 +101,7 @@ def survey_pieces(
     exempt_namespaces: frozenset[str] = frozenset(),
     defaults: Defaults = NO_DEFAULTS,
 ) -> Pieces[Survey]:
-    """Yield after each piece, about 1 ms, and return the survey. O(pods), and `occupancy` per rule."""
+    """Return the survey, in steps of about 1 ms that yield. O(pods), and `occupancy` for each rule."""
     records: dict[DeclaredRule, RuleRecord] = {}
     gathered = yield from _gathered(state, pending, defaults)
     for few in batches(gathered):

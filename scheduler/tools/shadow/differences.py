@@ -36,7 +36,7 @@ def count_best(decision: Decision, state: ClusterState, node: str) -> int:
 
 
 def reasons_of(decision: FitError | CycleError) -> str:
-    """Return why no node fits, without the outcome of PostFilter."""
+    """Return the message of the failure, without the outcome of PostFilter."""
     return (
         decision.message if isinstance(decision, CycleError) else replace(decision, postfilter=None).message()
     )

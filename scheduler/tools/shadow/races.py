@@ -74,7 +74,7 @@ class Races:
         self._unsettled.clear()
 
     def explain(self, unsettled: Unsettled) -> None:
-        """Note the difference, as a race if another order of recent changes explains it. A later change may, too."""
+        """Keep the difference, as a race if another order of recent changes explains it; later ones are tried too."""
         difference, at_s, number = unsettled.difference, unsettled.at_s, self.causes.total()
         if (n_members := len(unsettled.uids)) > _MOST_MEMBERS:
             note = f"no other order is tried for a group of {n_members}"

@@ -39,7 +39,8 @@ class Candidate:
     """
     A node, and the pods that have to leave for the pod, the most important first.
 
-    `priorities`: the priorities by which the victims were compared. `n_violations`: how many units break a budget.
+    `priorities`: the priorities by which the victims were compared. `n_violations`: the pods, or
+    groups that are evicted as a whole, whose eviction breaks a budget.
     """
 
     row: int

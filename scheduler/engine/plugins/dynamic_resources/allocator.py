@@ -86,7 +86,7 @@ class Allocator:
     def begin(
         self, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]
     ) -> DeviceSearch | NotAllocated:
-        """Return the search for devices for all claims in the pools of the node, or why there is none."""
+        """Return a search of the node's pools for the devices of all claims, or why a claim cannot be allocated."""
         devices = NodeDevices(node, pools, self._allocated, self._results)
         of_search: list[CheckedClaim] = []
         for number, claim in enumerate(claims):

@@ -101,7 +101,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        """Return the filter; no pod is skipped, since each counts as one pod."""
+        """Return the filter, never Skip: each pod takes one of the `pods` that a node allows."""
         return RoomFilter(self._request.of(context.pod), view)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:

@@ -46,7 +46,7 @@ async def _play(stage: Stage) -> None:
 
 
 async def _updated(stage: Stage, namespace: str, image: str, *, quiet: bool) -> str:
-    """Update the image, and return the pods per node afterwards, most first, as the KEP writes it."""
+    """Update the image, and return the pods per node afterwards, such as `5/4/3`: the most first."""
     before = await stage.set_image(namespace, "web", image, quiet=quiet)
     await stage.wait_ready(_REPLICAS, before=before)
     await stage.wait_rolled_out(namespace, "web")

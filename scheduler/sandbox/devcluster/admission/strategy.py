@@ -149,7 +149,7 @@ def _steps(path: str) -> list[tuple[str, str]]:
 
 
 def _places(obj: JsonObject, path: str, *, make: bool = False) -> list[tuple[str, Any, Any]]:
-    """Return (its path, what holds it, its name there) of every field that a path names; an empty list has none."""
+    """Return path, holder and name or index of each field that `path` names. `make`: make missing parents."""
     *steps, (last, last_mark) = _steps(path)
     holders: list[tuple[str, Any]] = [("", obj)]
     for name, mark in steps:

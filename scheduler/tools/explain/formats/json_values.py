@@ -35,7 +35,7 @@ class ManifestError(ValueError):
 
 
 def as_mapping(value: object, field: str) -> Json:
-    """Return the value, an object. Raises ManifestError."""
+    """Return the value if it is an object; raise ManifestError if not."""
     if isinstance(value, Mapping):
         return value
     raise ManifestError(field, shown(value), "an object")

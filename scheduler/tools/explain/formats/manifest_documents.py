@@ -154,7 +154,7 @@ def _listed(kinds: Iterable[str]) -> str:
 
 
 def _creates_pods(document: Json) -> bool:
-    """Return whether it is of a kind that creates pods, in whatever version; a kind of another group is another one."""
+    """Return whether the document has a kind that creates pods, in any version of its group; True without a kind."""
     kind, group = document.get("kind"), str(document.get("apiVersion")).rpartition("/")[0]
     if not isinstance(kind, str) or not kind:
         return True
