@@ -35,14 +35,14 @@ _DEVICE_FIELDS: Final = {
 
 
 def device() -> Plan:
-    """Return how the variable `device` is evaluated."""
+    """Return the plan of the variable `device`."""
     plan = Plan(lambda frame: frame.device, DEVICE)
     plan.path = ()
     return plan
 
 
 def variable(slot: int) -> Plan:
-    """Return how a variable of a loop is evaluated."""
+    """Return the plan of a variable of a loop."""
     return Plan(lambda frame: frame.slots[slot])
 
 
@@ -70,7 +70,7 @@ def lazy_variable(slot: int, init: Plan) -> Plan:
 
 
 def bind(slot: int, init: Plan, result: Plan) -> Plan:
-    """Return how cel.bind is evaluated."""
+    """Return the plan of cel.bind."""
     result_run = result.run
 
     def run(frame: Frame) -> Value:
@@ -98,7 +98,7 @@ def _get(container: Value, key: Value, *, is_optional: bool) -> Value:
 
 
 def lookup(operand: Plan, key: Plan, *, is_optional: bool) -> Plan:
-    """Return how `operand[key]` is evaluated, or `operand.key`, whose key is a constant."""
+    """Return the plan of `operand[key]`, or of `operand.key`, whose key is a constant."""
     head, _, inner = operand.kind.partition("(")
     kind = "optional_type" if is_optional else inner[:-1] if head == "map" else ""
     name = key.value if key.value.__class__ is str else ""
@@ -153,7 +153,7 @@ def _field_of_device(field: str, domain: str, name: str) -> Run:
 
 
 def presence(operand: Plan, field: str) -> Plan:
-    """Return how `has(operand.field)` is evaluated."""
+    """Return the plan of `has(operand.field)`."""
     operand_run = operand.run
 
     def run(frame: Frame) -> bool:
@@ -207,7 +207,7 @@ def expect_optional(plan: Plan) -> None:
 
 
 def conditional(test: Plan, if_true: Plan, if_false: Plan) -> Plan:
-    """Return how `test ? a : b` is evaluated."""
+    """Return the plan of `test ? a : b`."""
     expect_bool(test)
     _expect_same(if_true.kind, if_false.kind)
     test_run, true_run, false_run = test.run, if_true.run, if_false.run
@@ -224,7 +224,7 @@ def conditional(test: Plan, if_true: Plan, if_false: Plan) -> Plan:
 
 
 def first_value(left: Plan, right: Plan, *, unwraps: bool) -> Plan:
-    """Return how `left.orValue(right)` is evaluated if it unwraps, else `left.or(right)`."""
+    """Return the plan of `left.orValue(right)` if it unwraps, else of `left.or(right)`."""
     left_run, right_run = left.run, right.run
 
     def run(frame: Frame) -> Value:
@@ -242,7 +242,7 @@ def first_value(left: Plan, right: Plan, *, unwraps: bool) -> Plan:
 
 
 def binary(sign: str, left: Plan, right: Plan) -> Plan:
-    """Return how `left sign right` is evaluated."""
+    """Return the plan of `left sign right`."""
     parts, steps = (left, right), 1 if right.is_constant else 2
     if sign in ("==", "!="):
         kinds = [part.kind.partition("(")[0] for part in parts]
@@ -324,7 +324,7 @@ _HASHED: Final = frozenset({bool, int, Uint, float, str})
 
 
 def list_of(elements: list[Plan], optional: frozenset[int]) -> Plan:
-    """Return how a list is evaluated; an element whose index is in `optional` is left out where it has no value."""
+    """Return the plan of a list; an element whose index is in `optional` is left out where it has no value."""
     runs = [element.run for element in elements]
     if not optional:
         if all(element.is_constant for element in elements):
@@ -356,7 +356,7 @@ def _optional(value: Value, where: str) -> Optional:
 
 
 def map_of(entries: Sequence[tuple[Plan, Plan, bool]]) -> Plan:
-    """Return how a map of keys and values is evaluated; an optional entry is left out where it has no value."""
+    """Return the plan of a map of keys and values; an optional entry is left out where it has no value."""
     runs = [(key.run, value.run, is_optional) for key, value, is_optional in entries]
 
     def run(frame: Frame) -> Value:

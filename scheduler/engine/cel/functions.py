@@ -103,7 +103,7 @@ def _split(text: str) -> list[str]:
 
 
 def call_plan(name: str, overloads: Sequence[Overload], args: list[Plan], *, is_member: bool) -> Plan:
-    """Return how a call is evaluated: by the overload that takes the arguments; raise ExpressionError if none may."""
+    """Return the plan of a call: by the overload that takes the arguments; raise ExpressionError if none may."""
     kinds = [arg.kind.partition("(")[0] for arg in args]
     fitting = [
         overload for overload in overloads if overload.is_member == is_member and _fits(overload, kinds)

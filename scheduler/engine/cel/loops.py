@@ -32,7 +32,7 @@ def _items(value: Value, frame: Frame, weight: int, *, has_two: bool) -> Iterabl
 
 
 def quantifier(over: Plan, slots: tuple[int, int], test: Plan, *, is_exists: bool) -> Plan:
-    """Return how all and exists are evaluated, which absorb errors as `&&` and `||` do."""
+    """Return the plan of all or exists, which absorb errors as `&&` and `||` do."""
     over_run, test_run, weight = over.run, test.run, _PASS + test.weight
     first, second = slots
 
@@ -138,13 +138,13 @@ def make_map_of_entries() -> tuple[Value, Callable[[Value, Value], object]]:
 
 
 def exactly_one(over: Plan, slots: tuple[int, int], test: Plan) -> Plan:
-    """Return how exists_one is evaluated."""
+    """Return the plan of exists_one."""
     run = each(over, slots, test, constant(None, "")).run
     return Plan(lambda frame: len(run(frame)) == 1, "bool", (over, test))
 
 
 def sorted_by(over: Plan, slot: int, keys: Plan) -> Plan:
-    """Return how sortBy is evaluated; `keys` are a loop over the list in the slot."""
+    """Return the plan of sortBy; `keys` are a loop over the list in the slot."""
     over_run, keys_run = over.run, keys.run
 
     def run(frame: Frame) -> Value:
@@ -155,7 +155,7 @@ def sorted_by(over: Plan, slot: int, keys: Plan) -> Plan:
 
 
 def optional_map(over: Plan, slot: int, body: Plan, *, wraps: bool) -> Plan:
-    """Return how optMap is evaluated if it wraps, else optFlatMap."""
+    """Return the plan of optMap if it wraps, else of optFlatMap."""
     over_run, body_run = over.run, body.run
 
     def run(frame: Frame) -> Value:

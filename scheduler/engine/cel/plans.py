@@ -66,7 +66,7 @@ class Plan:
 
 
 def constant(value: Value, kind: str) -> Plan:
-    """Return how a constant is evaluated."""
+    """Return the plan of a constant."""
     plan = Plan(lambda _frame: value, kind, own=0)
     plan.is_constant, plan.value = True, value
     return plan

@@ -74,7 +74,7 @@ class NodeLabels(Document, frozen=True, kw_only=True):
 def domain_map_pieces(
     identifier: str, record: RuleRecord, state: ClusterState, group_by: str
 ) -> Pieces[DomainMap]:
-    """Yield after each piece, and return the map of the rule. O(domains), and `occupancy`."""
+    """Return the map of the rule, in steps that yield. O(domains), and `occupancy`."""
     found = occupancy(record, state)
     names = [found.column.value_of(domain) for domain in found.ids.tolist()]
     yield

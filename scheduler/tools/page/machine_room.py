@@ -114,7 +114,7 @@ class _Seats:
 def machine_room_pieces(
     state: ClusterState, profiles: Mapping[str, Profile], question: RoomQuestion
 ) -> Pieces[MachineRoom]:
-    """Yield after each piece, and return the room. One decision per waiting group. Nothing else uses the `profiles`."""
+    """Return the room, in steps that yield. One decision per waiting group. Nothing else uses the `profiles`."""
     asking: list[tuple[bool, str, GroupKey]] = []
     for key in list(state.groups.keys()):
         if members := waiting_members(state, key):

@@ -73,7 +73,7 @@ class PodQuery:
 
 def grouped(pods: Iterable[QueuedPod], messages: Mapping[str, str], search: PodQuery) -> Pieces[Pending]:
     """
-    Yield after each piece of work, and return the groups. O(pods).
+    Return the groups, in steps that yield. O(pods).
 
     `messages`: of the last attempts, by UID. Other pods have the message of their PodScheduled condition, which on a
     standby is the leader's.

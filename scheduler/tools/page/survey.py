@@ -135,7 +135,7 @@ def survey_pieces(
 def _gathered(
     state: ClusterState, pending: Iterable[QueuedPod], defaults: Defaults
 ) -> Pieces[Sequence[_Alike]]:
-    """Yield after each piece, and return the pods that have rules, one entry for all of equal spec and labels."""
+    """Return the pods that have rules, in steps that yield, one entry for all of equal spec and labels."""
     found: dict[tuple[PodSpec, object], _Alike] = {}
     for part in state.placed.parts():
         for few in batches(list(part.values())):

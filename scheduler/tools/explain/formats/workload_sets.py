@@ -64,7 +64,7 @@ def jobs_of(job_set: Json, namespace: str, name: str) -> Iterator[tuple[str, Jso
 
 
 def stateful_sets_of(workers: Json, namespace: str, name: str) -> Iterator[tuple[str, Json]]:
-    """Yield the StatefulSets of a LeaderWorkerSet, one for each leader and one for its workers, as above."""
+    """Yield the StatefulSets of a LeaderWorkerSet, one for each leader and one for its workers."""
     path = "spec.leaderWorkerTemplate"
     spec = as_mapping(workers.get("spec"), "spec")
     templates = as_mapping(spec.get("leaderWorkerTemplate"), path)
