@@ -7,7 +7,7 @@ group. The pod runs without the rule that they were meant to be.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from scheduler.engine.model.annotations import (
@@ -44,20 +44,18 @@ def unread_names(
     labels: Mapping[str, str], annotations: Mapping[str, str], *, has_group: bool
 ) -> tuple[str, ...]:
     """Return the first of the names, each with what it is: `annotation affinity-scheduler.io/afinity`. O(names)."""
-    found = [f"label {name}" for name in _unknown(labels, LABELS)]
-    found += (f"annotation {name}" for name in _unknown(annotations, ANNOTATIONS))
-    if not has_group:
-        found += (f"annotation {name}" for name in KUEUE_LEVELS if name in annotations)
+    found = [f"label {name}" for name in labels if name.startswith(PREFIX) and name not in LABELS]
+    found += [
+        f"annotation {name}"
+        for name in annotations
+        if (name.startswith(PREFIX) and name not in ANNOTATIONS) or (name in KUEUE_LEVELS and not has_group)
+    ]
     return tuple(sorted(found)[:_MOST]) if found else ()
 
 
 def unread_notes(names: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence on each of the names that `unread_names` returns."""
     return tuple(map(_note, names))
-
-
-def _unknown(names: Iterable[str], known: Collection[str]) -> list[str]:
-    return [name for name in names if name.startswith(PREFIX) and name not in known]
 
 
 def _note(text: str) -> str:
