@@ -16,7 +16,7 @@ from scheduler.engine.syntax.quantity_format import parse_formatted
 
 
 class AllocatedDevices:
-    """What is allocated, by device. Results with admin access do not count. `version`: of the last change."""
+    """Allocations by device. Results with admin access do not count. `version`: the number of the last change."""
 
     def __init__(self) -> None:
         self.version = 0

@@ -41,7 +41,7 @@ class _Assumption:
     holders: set[str] = field(default_factory=set)
     version: str = ""
 
-    def assumed(self) -> Any:  # noqa: ANN401
+    def assumed(self) -> Any:  # noqa: ANN401 - of one of its kinds
         return self.write.applied_to(self.seen)
 
     def is_over(self) -> bool:
@@ -62,11 +62,11 @@ class StoredObjects(ABC):
         self._by_kind = by_kind
         self._assumptions: dict[_Key, _Assumption] = {}
 
-    def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
+    def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - of one of its kinds
         """Return the object as it counts, None if it is not known."""
         return self._by_kind[kind].get(key)
 
-    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
+    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - of one of its kinds
         """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
         assumption = self._assumptions.get((kind, key))
         return self.get(kind, key) if assumption is None else assumption.seen
@@ -81,7 +81,7 @@ class StoredObjects(ABC):
         return len(self._assumptions)
 
     @not_for_rules
-    def upsert(self, obj: Any) -> None:  # noqa: ANN401
+    def upsert(self, obj: Any) -> None:  # noqa: ANN401 - of one of its kinds
         """Take over the object that a watch shows."""
         assumption = self._assumptions.get((obj.kind, obj.key))
         if assumption is None:
@@ -158,7 +158,7 @@ class StoredObjects(ABC):
         return True
 
     @abstractmethod
-    def _set(self, kind: Any, key: str, new: Any | None) -> None:  # noqa: ANN401
+    def _set(self, kind: Any, key: str, new: Any | None) -> None:  # noqa: ANN401 - of one of its kinds
         """Keep the new object instead of the known one; None forgets that."""
 
     def _assume_as(self, other: StoredObjects) -> None:

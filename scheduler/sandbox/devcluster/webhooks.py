@@ -43,7 +43,7 @@ _LOG: Final = logging.getLogger(__name__)
 _PATCH: Final = msgspec.json.Decoder(JsonPatch)
 #: Calls at a time; the rest wait.
 _MAX_CALLS: Final = 32
-#: What a rule for new pods has to name, one of each.
+#: A webhook's rule concerns new pods if each of its fields has one of these values.
 _NEW_PODS: Final[Mapping[str, set[str]]] = {
     "operations": {"*", "CREATE"},
     "apiGroups": {"*", ""},

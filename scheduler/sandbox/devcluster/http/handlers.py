@@ -33,7 +33,7 @@ from scheduler.sandbox.devcluster.storage.scale import scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
-#: What a refusal of the request itself is about: no object.
+#: The kind in a refusal of the request itself, which is about no object.
 _OPTIONS: Final = Kind("", "", "", "", "")
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 

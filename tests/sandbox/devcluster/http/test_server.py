@@ -110,7 +110,10 @@ async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
 
 
 async def test_a_client_that_leaves_during_a_write_is_no_error(monkeypatch, caplog):
+    tried = asyncio.Event()
+
     async def gone(*_: object) -> None:
+        tried.set()
         raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
 
     async with _cluster() as (_, api), api.watch("/api/v1/namespaces/default/configmaps") as events:
@@ -118,7 +121,7 @@ async def test_a_client_that_leaves_during_a_write_is_no_error(monkeypatch, capl
         await events.next()
         monkeypatch.setattr(aiohttp.web.StreamResponse, "write", gone)
         await api.create_map("two")
-        await asyncio.sleep(0.05)
+        await tried.wait()
     assert not caplog.records
 
 
