@@ -23,8 +23,10 @@ def add(
     kind: Callable[[str, str], object] = lambda _, value: value,
 ) -> None:
     """
-    Add a flag. `default`: None for none, or for one that the text says. `kind`: returns the value, given the flag and
-    its text; raises SettingsError.
+    Add a flag.
+
+    `default`: None if the flag has none, or if `text` says it. `kind`: returns the value, given the flag and what was
+    written; raises SettingsError.
     """
     told = text if default is None else f"{text} {_DEFAULT}"
     container.add_argument(flag, type=partial(kind, flag), default=default, metavar=metavar, help=told)
