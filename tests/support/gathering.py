@@ -100,6 +100,9 @@ class Gathering:
             n_before = session.testscollected
             items = session.perform_collect([f"{session.config.rootpath}/{nodeid}" for nodeid in last])
             session.testscollected += n_before
+            # syrupy takes the tests that workers collected only where this process collected none, and has no public
+            # way to say so; without them it would warn of each test that ran, and find no unused snapshot.
+            session.config._syrupy._collected_items.clear()  # type: ignore[attr-defined]
             for item, following in zip_longest(items, items[1:]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return ran

@@ -131,7 +131,7 @@ _OF_OTHERS = {
     *("--check", "--holds", "--hostile", "--pods", "--rounds", "--scheduler-binary", "--shape", "--start"),
     *("--accepted--", "--decided--", "--put", "--ready--", "--seen"),
     # A rule for Deployments of the example, in prose; a prefix; what a type checker is asked for.
-    *("--as-whole", "--exchange", "--hypothesis-seed", "--leader-elect-", "--types"),
+    *("--as-whole", "--exchange", "--hypothesis-seed", "--leader-elect-", "--snapshot-update", "--types"),
 }
 
 
