@@ -42,6 +42,7 @@ from scheduler.tools.explain.notes import (
     fallback_notes,
     missing_levels,
     preemption_notes,
+    rules_without_effect,
 )
 from scheduler.tools.explain.refusals import describe_rule, node_groups
 from scheduler.tools.explain.sentences import SUCH_MEMBERS
@@ -117,6 +118,7 @@ def explain(request: ExplainRequest) -> Explanation:
         answer.notes += (reason_without_effect(FIELDS[gate], gate, request.semantics),)
     answer.notes += unread_notes(pod.unread)
     if not pod.is_terminal:
+        answer.notes += tuple(rules_without_effect(pod, request.state))
         (_explain_bound if pod.node_name else _explain_pending)(answer, request)
     return answer
 

@@ -16,7 +16,7 @@ from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.fallback import relaxed_spec
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.model.terms import ZONE_KEY, usable
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -108,6 +108,30 @@ def missing_levels(state: ClusterState, key: GroupKey, members: Iterable[Pod]) -
         if level not in state.nodes.labels:
             meant = did_you_mean(level, state.nodes.labels)
             yield f"no node has the label {level}, which the group, or a part of it, requires{meant}"
+
+
+def rules_without_effect(pod: Pod, state: ClusterState) -> Iterator[str]:
+    """
+    Yield a note for each rule that prefers and refuses no node, since none has its label, and for unknown namespaces.
+
+    A node without the label passes anti-affinity and preferences; affinity and a hard spread refuse it, and say so.
+    """
+    affinity, nodes, namespaces = pod.spec.affinity, state.nodes.labels, state.label_sets.namespace_labels
+    terms = {
+        "anti-affinity": usable(affinity.required_anti),
+        "preferred affinity": usable(affinity.preferred),
+        "preferred anti-affinity": usable(affinity.preferred_anti),
+    }
+    keys = {name: {term.topology_key for term in each} for name, each in terms.items()}
+    keys["soft spread"] = {constraint.topology_key for constraint in pod.spec.spread if not constraint.hard}
+    for name, named in keys.items():
+        for key in sorted(named - nodes):
+            yield f"the pod's {name} has no effect: no node has the label {key}{did_you_mean(key, nodes)}"
+    terms["affinity"] = usable(affinity.required)
+    covered = {name for each in terms.values() for term in each for name in term.namespaces}
+    # A cluster without any namespace is one whose namespaces the reader may not list.
+    for name in sorted(covered - namespaces.keys() - {pod.namespace}) if namespaces else ():
+        yield f"the pod's affinity names the namespace {name}, which does not exist{did_you_mean(name, namespaces)}"
 
 
 def contradictions(inspection: Inspection) -> Iterator[str]:

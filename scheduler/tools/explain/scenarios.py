@@ -21,6 +21,7 @@ from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.notes import rules_without_effect
 from scheduler.tools.explain.serving import service_of
 from scheduler.tools.explain.simulation.drain import Drain, Move, empty_nodes, move_pods, staying_pods
 from scheduler.tools.explain.simulation.groups import (
@@ -164,7 +165,8 @@ def _fill(
     """Fill in what became of these pods. `together`: the pods, and the others that are created with them."""
     unplaced, notes = placed.first_unplaced, placed.notes
     if pods:
-        notes = (*_scheduler_notes(cluster, pods[0]), *notes, *unread_notes(pods[0].unread))
+        without_effect = rules_without_effect(pods[0], cluster.state)
+        notes = (*_scheduler_notes(cluster, pods[0]), *notes, *unread_notes(pods[0].unread), *without_effect)
     waiting: Sequence[Pod] = ()
     if unplaced is not None and cluster.state.groups.key_of(unplaced) is not None:
         is_whole = len(placed.pods) == len(pods)
