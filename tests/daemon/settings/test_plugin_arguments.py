@@ -31,7 +31,7 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import (
 )
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.errors import SettingsError
-from tests.daemon.settings.configurations import lines_of, one_profile, profile_of
+from tests.daemon.settings.configurations import in_upstreams_words, lines_of, one_profile, profile_of
 from tests.support.case_blocks import case_blocks
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -133,24 +133,16 @@ InterPodAffinity {hardPodAffinityWeight: 101}
 => .args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]
 # wrong type, unknown field
 InterPodAffinity {hardPodAffinityWeight: 'much', foo: 1}
-=> .args.hardPodAffinityWeight: found "much", expected an integer
-=> .args.foo: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
-   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind
 # a misspelt type, and a whole number with a point
 InterPodAffinity {Kind: InterPodAffinityArgs, ignorePreferredTermsOfExistingPods: 2.0}
-=> .args.Kind: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
-   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind; did you mean "kind"?
-=> .args.ignorePreferredTermsOfExistingPods: found 2.0, expected true or false
 # annotation namespaces
 InterPodAffinity {annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}
-=> .args.annotationNamespaces.name: found an unknown field, expected one of names, selector; did you mean "names"?
 => .args.annotationNamespaces.selector: "Near" is not a valid label selector operator
 # args of another plugin
 InterPodAffinity {kind: NodeAffinityArgs}
 => .args: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": has to match plugin args
 # args are a list
 InterPodAffinity [1]
-=> .args: found a list, expected an object
 # no strategy type
 NodeResourcesFit {scoringStrategy: {}}
 => .args.scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", "MostAllocated",
@@ -234,7 +226,6 @@ VolumeBinding {bindTimeoutSeconds: -1, shape: []}
    StorageCapacityScoring
 # dynamic resources
 DynamicResources {filterTimeout: -1s, bindingTimeout: 500ms, preemptForDevices: 1}
-=> .args.preemptForDevices: found 1, expected true or false
 => .args.filterTimeout: Invalid value: "-1s": must be zero or positive
 => .args.bindingTimeout: Invalid value: "500ms": must be at least 1 second
 # unknown plugin
@@ -247,12 +238,12 @@ EBSLimits {}
 """
 
 
-@pytest.mark.parametrize(("text", "expected"), case_blocks(REFUSED))
-def test_arguments_are_refused_with_upstreams_messages(text, expected):
+@pytest.mark.parametrize(("text", "upstreams"), case_blocks(REFUSED))
+def test_arguments_are_refused_with_upstreams_messages(text, upstreams, snapshot):
     name, args = text.split(maxsplit=1)
-    assert lines_of(one_profile(config(name, args))) == [
-        f"profiles[0].pluginConfig[0]{line}" for line in expected
-    ]
+    lines = lines_of(one_profile(config(name, args)))
+    assert lines == snapshot
+    assert in_upstreams_words(lines) == [f"profiles[0].pluginConfig[0]{line}" for line in upstreams]
 
 
 def test_a_plugin_is_configured_once():
