@@ -9,14 +9,12 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient
-from scheduler.daemon.kube.credentials import Credentials, Endpoint
-from scheduler.daemon.kube.login import Identity
+from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES
 from scheduler.daemon.kube.requests import WatchPath, bind, get_pod, list_page, watch
-from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
+from scheduler.errors import Invalid, NotFound, ServerFault, Unreachable
 from scheduler.version import product_version
 from tests.support.api_bodies import body
-from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
+from tests.support.scripted_server import client_of, lost, reply, scripted, silence, stream
 from tests.support.waiting import Turns
 
 GET = get_pod("d", "p")
@@ -36,7 +34,6 @@ async def lines_of(client, **options):
 
 
 async def test_a_query_is_escaped_and_the_user_agent_is_ours():
-    """Without credentials there is no Authorization."""
     listing = list_page(WatchPath("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
     async with scripted(reply(b"one")) as script, client_of(script) as client:
         assert await client.request(listing, timeout_s=5) == b"one"
@@ -67,7 +64,6 @@ async def test_a_refused_connection_took_no_effect():
 
 
 async def test_every_answer_is_reported_to_the_hook():
-    """Verb, method, code, host and seconds; for a watch once, when it opens."""
     told = []
     answers = [reply(), reply(status=404), lost(), stream(b"{}")]
 
@@ -87,57 +83,6 @@ async def test_every_answer_is_reported_to_the_hook():
         ("watch", "GET", "200", host),
     ]
     assert all(0 <= values[4] < 5 for values in told)
-
-
-async def test_requests_wait_for_the_rate_limit():
-    sleep = FakeSleep()
-    paced = {"qps": 10.0, "burst": 2, "sleep": sleep, "now_s": lambda: 0.0}
-    async with scripted(*[reply()] * 4) as script, client_of(script, **paced) as client:
-        for _ in range(4):
-            await client.request(GET, timeout_s=5)
-    assert sleep.slept_s == pytest.approx([0.1, 0.2])
-
-
-class Renewing(Credentials):
-    """Credentials whose token is a counter; the last renewal fails."""
-
-    def __init__(self, url, *, last):
-        super().__init__(Endpoint(url), Identity("Bearer 1"))
-        self._number, self._last = 1, last
-
-    async def authorization(self):
-        return f"Bearer {self._number}"
-
-    async def renew(self, refused, n_certificates):
-        assert (refused, n_certificates) == (await self.authorization(), 0)
-        if self._number == self._last:
-            raise SettingsError("config", "users[a].user.exec", "exit code 1", "credentials")
-        self._number += 1
-        return True
-
-
-REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
-
-
-async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
-    answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
-    async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:
-        assert await client.request(GET, timeout_s=5) == b"in"
-        assert await lines_of(client) == [b"line"]
-    shown = [asked.headers["Authorization"] for asked in script.received]
-    assert shown == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
-
-
-async def test_a_failed_renewal_raises_its_reason():
-    """The error says more than 401."""
-    async with (
-        scripted(REFUSED, REFUSED, REFUSED) as script,
-        KubeClient(Renewing(script.url, last=2)) as client,
-    ):
-        twice = await failure(client, GET)
-        failed = await failure(client, GET)
-    assert (type(twice), twice.message) == (Unauthorized, "expired")
-    assert (type(failed), "exit code 1" in failed.message) == (Unauthorized, True)
 
 
 async def test_a_line_without_end_is_refused():

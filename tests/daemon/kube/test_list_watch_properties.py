@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.daemon.kube.changes import Deleted, Synced, Upserted
@@ -175,7 +175,6 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(streams_lists=st.booleans(), steps=st.lists(STEPS, max_size=60))
 def test_published_changes_add_up_to_the_servers_state(streams_lists, steps):
     """

@@ -70,7 +70,6 @@ RETRY_AFTER = {
 
 @pytest.mark.parametrize(("header", "details", "seconds"), RETRY_AFTER.values(), ids=RETRY_AFTER)
 def test_the_requested_pause_is_read(header, details, seconds):
-    """From the header, else from the Status."""
     error = responses.api_error(429, body(429, "TooManyRequests", **details), retry_after=header)
     assert error.retry_after_s == seconds
 
