@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, cast
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduler.daemon.kube.changes import Change, Deleted
+from scheduler.daemon.kube.changes import Change, Deleted, Malformed, Upserted
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection
@@ -19,6 +24,8 @@ from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, ObjectGone, PodGone
+from tests.proof.chaos.run import virtually
+from tests.support import build
 from tests.support.scripted_server import client_of, reply, scripted, stream
 from tests.support.waiting import until
 
@@ -59,6 +66,7 @@ SYNCED_LINE = (
 SYNCED = stream(SYNCED_LINE, then="silent")
 
 
+@virtually
 async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_objects(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -91,6 +99,7 @@ LISTED = stream(
 )
 
 
+@virtually
 async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fault(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -123,6 +132,7 @@ async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fa
     assert (out.out + out.err).count("does not have this kind") == 1
 
 
+@virtually
 async def test_a_kind_of_groups_that_the_server_has_no_more_is_told_once() -> None:
     """Not where the server never had it: then no pod waits for such a group."""
     kind = next(each for each in KINDS if each.endswith(".scheduling.x-k8s.io"))
@@ -173,3 +183,41 @@ async def test_kinds_that_the_server_does_not_have_are_no_news_at_the_default_ve
         await until(is_synced, what="the caches")
         task.cancel()
     assert logged.getvalue().count("Kinds that the API server does not have") == n_lines
+
+
+def _decoded(**pod: Any) -> object:
+    return KINDS["Pod"].decode(msgspec.Raw(json.dumps(build.pod("p", **pod)).encode()))
+
+
+WELL, ODD = _decoded(), _decoded(annotations={"affinity-scheduler.io/affinity": "no JSON"})
+#: Changes of a pod, and whether it is malformed then.
+FORMS: dict[str, tuple[Callable[[str], Change[object]], bool]] = {
+    "well": (lambda key: Upserted(key, "u", WELL), False),
+    "a malformed annotation": (lambda key: Upserted(key, "u", ODD), True),
+    "no quantity": (lambda key: Malformed(key, "lots"), True),
+    "another problem": (lambda key: Malformed(key, "more"), True),
+    "deleted": (lambda key: Deleted(key, "u"), False),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(sorted(FORMS))), max_size=20))
+def test_the_malformed_objects_of_now_are_counted(steps: list[tuple[str, str]]) -> None:
+    informer = _informer("Pod", cast(KubeClient, None), Inbox(high_water=1000))  # which is never called
+
+    async def play() -> None:
+        is_malformed: dict[str, bool] = {}
+        for key, form in steps:
+            make, is_malformed[key] = FORMS[form]
+            await informer._deliver([make(key)])
+            assert informer.n_malformed == sum(is_malformed.values())
+
+    asyncio.run(play())
+
+
+async def test_malformed_objects_are_logged_once_each() -> None:
+    """Not with each version, nor with each list. One without a name is logged, and not counted."""
+    logged: list[str] = []
+    informer = _informer("Pod", cast(KubeClient, None), on_malformed=logged.append)
+    for _ in range(2):
+        await informer._deliver([Malformed(key, "lots") for key in (None, *map(str, range(1200)))])
+    assert (informer.n_malformed, len(logged)) == (1200, 1201)
