@@ -8,7 +8,8 @@ import pytest
 from scheduler.daemon.writes.binder import UNREADABLE_S, Binder
 from scheduler.daemon.writes.sending import TIMEOUT_S, Sender
 from scheduler.engine.model.instructions import Bind
-from tests.support.api_bodies import body, pod
+from tests.daemon.writes.answers import refusal
+from tests.support.api_bodies import pod
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
 
@@ -26,10 +27,6 @@ def on(node_name, uid="uid-p"):
 def listed(*node_names, uid="uid-p"):
     items = [pod("p", 5, uid=uid) | {"spec": {"nodeName": name} if name else {}} for name in node_names]
     return reply(json.dumps({"metadata": {"resourceVersion": "9"}, "items": items or None}).encode())
-
-
-def refusal(code, reason="X", message="no", **headers):
-    return reply(body(code, reason, message), status=code, headers=headers)
 
 
 BIND = Bind(replace(Driver().pod("p"), uid="uid-p"), "n1")
