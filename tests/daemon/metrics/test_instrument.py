@@ -121,7 +121,6 @@ def _bind_pods(observed: Observed) -> dict[str, str]:
 
 
 def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
-    """Twelve pods are bound to the same nodes with and without wrapped plugins."""
     timed, bare = _bind_pods(Observed(sampled=1.0)), _bind_pods(Observed(sampled=0.0))
     assert len(bare) == 12
     assert timed == bare
