@@ -119,27 +119,13 @@ async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: P
             await until(served, lambda found: found == second, what="the new certificate")
 
 
-async def test_plain_http_outside_loopback_needs_a_flag_and_is_logged(tmp_path: Path) -> None:
-    async with DevCluster(nodes=1) as cluster:
-        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        async with scheduling.started(kubeconfig, *OUTSIDE, "--insecure-http") as daemon:
-            daemon.is_secure = False
-            await until(daemon.is_ready, what="readiness")
-            assert (await daemon.get("/metrics"))[0] == 200
-            assert daemon.logged("plain HTTP", "--insecure-http")
-            for path in ("/debug/explain", "/ui/", "/api/v1/now"):
-                assert (await daemon.get(path))[0] == 404
-            assert await daemon.stop() == 0
-
-
-async def test_loopback_is_plain_http_and_is_not_logged(tmp_path: Path) -> None:
+async def test_loopback_is_plain_http_and_asks_for_no_review(tmp_path: Path) -> None:
     async with DevCluster(nodes=1) as cluster:
         asked: list[str] = []
         cluster.arrivals.append(lambda _agent, _method, path: asked.append(path))
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
         async with scheduling.running(kubeconfig) as daemon:
             assert (await daemon.get("/metrics"))[0] == 200
-            assert not daemon.logged("HTTP")
         assert not [path for path in asked if "review" in path]
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestServer
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
@@ -22,7 +22,7 @@ from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.port.delegated_auth import DelegatedAuth
-from scheduler.daemon.port.status_server import ServingOptions, StatusServer, new_application
+from scheduler.daemon.port.status_server import Routes, ServingOptions, StatusServer
 from scheduler.errors import SettingsError
 from tests.daemon.port.reviewer import reviewing
 from tests.support.ports import free_port
@@ -31,71 +31,75 @@ from tests.support.scripted_server import anonymous
 LOG = Logger(logging.getLogger("test"))
 
 
-def _server(address: str, port: int, auth: DelegatedAuth | None = None) -> StatusServer:
-    """Return a server of plain HTTP, or with `auth` of HTTPS."""
-    listening = ServingOptions(address, port, insecure_http=auth is None, asks_for_https=auth is not None)
-    render, configz = (lambda: b""), (lambda: "{}")
-    return StatusServer(listening, auth=auth, log=LOG, render=render, configz=configz, ready={})
+class _Page(Routes):
+    paths = ("/ui/",)
+
+    def add_to(self, app: web.Application, _auth: DelegatedAuth | None) -> None:
+        async def page(_: web.Request) -> web.Response:
+            return web.Response(text="page")
+
+        app.router.add_get("/ui/", page)
 
 
 @dataclass
 class Served:
+    """A port, and what its endpoints report."""
+
+    client: aiohttp.ClientSession
+    address: str = "127.0.0.1"
+    port: int = field(default_factory=free_port)
+    auth: DelegatedAuth | None = None
     synced: bool = True
-    stopping: bool = False
     stuck: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
-    async def start(self) -> None:
-        ready = {"sched-handler-sync": lambda: self.synced, "shutdown": lambda: not self.stopping}
-        self.server = TestServer(
-            new_application(
-                render=self.metrics.render,
-                configz=lambda: '{"componentconfig": {}}',
-                ready=ready,
-                live={"scheduling": lambda: not self.stuck},
-            )
+    def server(self) -> StatusServer:
+        """Return the server: of plain HTTP, or with authentication of HTTPS."""
+        is_secure = self.auth is not None
+        return StatusServer(
+            ServingOptions(self.address, self.port, insecure_http=not is_secure, asks_for_https=is_secure),
+            auth=self.auth,
+            log=LOG,
+            render=self.metrics.render,
+            configz=lambda: '{"componentconfig": {}}',
+            ready={"sched-handler-sync": lambda: self.synced, "shutdown": lambda: True},
+            live={"scheduling": lambda: not self.stuck},
+            routes=_Page(),
         )
-        await self.server.start_server()
-        self.client = aiohttp.ClientSession(self.server.make_url("/"))
 
-    async def stop(self) -> None:
-        await self.client.close()
-        await self.server.close()
-
-    async def get(self, path: str, *, method: str = "GET") -> tuple[int, str]:
-        async with self.client.request(method, path) as response:
+    async def get(self, path: str, *, method: str = "GET", token: str = "") -> tuple[int, str]:
+        scheme = "http" if self.auth is None else "https"
+        url = URL(f"{scheme}://127.0.0.1:{self.port}{path}", encoded=True)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.client.request(method, url, headers=headers) as response:
+            assert "Server" not in response.headers
             return response.status, await response.text()
+
+
+@asynccontextmanager
+async def serving(**fields: Any) -> AsyncIterator[Served]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as client:
+        served = Served(client, **fields)
+        server = served.server()
+        await server.start()
+        yield served
+        await server.stop()
 
 
 @pytest_asyncio.fixture
 async def served() -> AsyncIterator[Served]:
-    served = Served()
-    await served.start()
-    yield served
-    await served.stop()
-
-
-class Secured(NamedTuple):
-    """A port with HTTPS, where the token `prometheus` may get /metrics, and a client."""
-
-    port: int
-    client: aiohttp.ClientSession
-
-    def url(self, path: str) -> URL:
-        return URL(f"https://127.0.0.1:{self.port}{path}", encoded=True)
+    async with serving() as served:
+        yield served
 
 
 @pytest_asyncio.fixture
-async def secured() -> AsyncIterator[Secured]:
+async def secured() -> AsyncIterator[Served]:
+    """Yield a port where the token `prometheus` may get /metrics."""
     async with reviewing() as api, KubeClient(anonymous(api.url)) as client:
         api.knows("prometheus", "prometheus", "/metrics")
         api.knows("stranger", "system:serviceaccount:default:stranger")
-        port = free_port()
-        server = _server("127.0.0.1", port, DelegatedAuth(client, log=LOG))
-        await server.start()
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
-            yield Secured(port, session)
-        await server.stop()
+        async with serving(auth=DelegatedAuth(client, log=LOG)) as served:
+            yield served
 
 
 @pytest.mark.parametrize(
@@ -122,32 +126,25 @@ async def secured() -> AsyncIterator[Secured]:
     ],
 )
 async def test_a_request_without_a_token_is_answered_by_its_path(
-    secured: Secured, path: str, method: str, status: int
+    secured: Served, path: str, method: str, status: int
 ) -> None:
     """404 and 405 reveal nothing that is not in the source. No header names the server."""
-    async with secured.client.request(method, secured.url(path)) as answer:
-        assert answer.status == status
-        assert "Server" not in answer.headers
+    assert (await secured.get(path, method=method))[0] == status
 
 
-async def test_rejections_equal_kube_schedulers(secured: Secured) -> None:
-    async def rejection(token: str) -> tuple[int, str]:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with secured.client.get(secured.url("/metrics"), headers=headers) as answer:
-            return answer.status, await answer.text()
-
+async def test_rejections_equal_kube_schedulers(secured: Served) -> None:
     head = '{\n  "kind": "Status",\n  "apiVersion": "v1",\n  "metadata": {},\n  "status": "Failure",\n'
-    assert await rejection("nobody") == (
+    assert await secured.get("/metrics", token="nobody") == (
         401,
         head + '  "message": "Unauthorized",\n  "reason": "Unauthorized",\n  "code": 401\n}',
     )
     user = "system:serviceaccount:default:stranger"
     message = f'  "message": "forbidden: User \\"{user}\\" cannot get path \\"/metrics\\"",\n'
     rest = '  "reason": "Forbidden",\n  "details": {},\n  "code": 403\n}'
-    assert await rejection("stranger") == (403, head + message + rest)
+    assert await secured.get("/metrics", token="stranger") == (403, head + message + rest)
 
 
-async def test_each_request_of_a_connection_is_authorized(secured: Secured) -> None:
+async def test_each_request_of_a_connection_is_authorized(secured: Served) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection("127.0.0.1", secured.port, ssl=context)
@@ -232,7 +229,7 @@ async def test_it_is_not_ready_before_the_first_lists_are_complete(
 async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:
     served.metrics.malformed_objects.add("Pod")
     accepted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
-    async with served.client.get("/metrics", headers=accepted) as response:
+    async with served.client.get(f"http://127.0.0.1:{served.port}/metrics", headers=accepted) as response:
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         families = {family.name for family in text_string_to_metric_families(await response.text())}
     assert {"scheduler_schedule_attempts", "affinity_scheduler_malformed_objects"} <= families
@@ -245,44 +242,48 @@ async def test_only_reading_is_served(served: Served, path: str, method: str) ->
 
 
 async def test_a_port_serves_from_start_to_stop() -> None:
-    port = free_port()
-    probes = _server("127.0.0.1", port)
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await client.get("/livez")
-        await probes.start()
-        async with client.get("/livez") as response:
-            assert await response.text() == "ok"
-        await probes.stop()
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await client.get("/livez")
+    async with serving() as served:
+        assert await served.get("/livez") == (200, "ok")
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", served.port)
 
 
-async def test_port_0_serves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("address", "status", "n_lines"), [("127.0.0.1", 200, 0), ("0.0.0.0", 404, 1)])
+async def test_plain_http_outside_loopback_has_no_page_and_is_logged(
+    caplog: pytest.LogCaptureFixture, address: str, status: int, n_lines: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(address=address) as served:
+        assert (await served.get("/metrics"))[0] == 200
+        assert (await served.get("/ui/"))[0] == status
+    lines = [record.getMessage() for record in caplog.records if "--insecure-http" in record.getMessage()]
+    assert len(lines) == n_lines
+
+
+async def test_port_0_serves_nothing(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """As kube-scheduler's --secure-port=0; starting and stopping are harmless."""
     servers: list[object] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "create_server", servers.append)
-    probes = _server("127.0.0.1", 0)
-    await probes.start()
-    await probes.stop()
+    server = replace(served, port=0).server()
+    await server.start()
+    await server.stop()
     assert servers == []
 
 
-async def test_a_port_in_use_is_one_line() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(SettingsError) as raised:
-            await _server("127.0.0.1", port).start()
-    assert str(raised.value) == f"--port: found {port} in use, expected a free port"
-
-
-@pytest.mark.parametrize("address", ["192.0.2.1", "no-such-host.invalid"])
-async def test_an_address_that_is_not_ours_is_one_line(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("127.0.0.1", "--port: found {port} in use, expected a free port"),
+        ("192.0.2.1", "--bind-address: found 192.0.2.1, expected an address of this machine"),
+        ("no-such.invalid", "--bind-address: found no-such.invalid, expected an address of this machine"),
+    ],
+)
+async def test_an_address_and_a_port_that_cannot_be_taken_are_one_line(
+    served: Served, address: str, line: str
+) -> None:
     with pytest.raises(SettingsError) as raised:
-        await _server(address, free_port()).start()
-    assert str(raised.value) == f"--bind-address: found {address}, expected an address of this machine"
+        await replace(served, address=address).server().start()
+    assert str(raised.value) == line.format(port=served.port)
 
 
 async def test_a_stuck_scheduler_is_not_alive(served: Served) -> None:
