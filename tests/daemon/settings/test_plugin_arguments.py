@@ -36,7 +36,6 @@ from tests.support.case_blocks import case_blocks
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-ARGS = "profiles[0].pluginConfig[0].args"
 
 
 def config(name: str, args: str) -> str:
@@ -253,54 +252,41 @@ def test_a_plugin_is_configured_once():
 
 
 WITHOUT_EFFECT = {
-    "takes no arguments": (
-        "TaintToleration",
-        "{a: 1}",
-        f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
-    ),
-    "the search is bounded otherwise": (
-        "DynamicResources",
-        "{filterTimeout: 5s}",
-        f"{ARGS}.filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together",
+    "a plugin takes no arguments": config("TaintToleration", "{a: 1}"),
+    "the search is bounded otherwise": config("DynamicResources", "{filterTimeout: 5s}"),
+    "of plugins that are disabled one does not exist": (
+        "plugins: {filter: {disabled: [{name: Foo}, {name: CinderLimits}, {name: NodeName}]}}"
     ),
 }
 
 
-@pytest.mark.parametrize(("name", "args", "expected"), WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
-def test_valid_arguments_without_effect_are_noted(name, args, expected):
-    assert parse_settings(one_profile(config(name, args)), "f").notes == (expected,)
+@pytest.mark.parametrize("body", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
+def test_what_is_valid_without_effect_is_noted(body, snapshot):
+    (note,) = parse_settings(one_profile(body), "f").notes
+    assert note == snapshot
 
 
-def test_disabling_an_unknown_plugin_is_noted():
-    text = one_profile("plugins: {filter: {disabled: [{name: Foo}, {name: CinderLimits}, {name: NodeName}]}}")
-    assert parse_settings(text, "f").notes == (
-        'profiles[0].plugins.filter.disabled[0].name: "Foo" does not exist, so nothing is disabled',
-    )
+SHAPED = one_profile(
+    config("VolumeBinding", "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}")
+)
 
 
 @pytest.mark.parametrize(
-    ("semantics", "accepted"),
-    [
-        (semantics_of(Version(1, 37)), True),
-        (semantics_of(Version(1, 36), {Gate.STORAGE_CAPACITY_SCORING: True}), True),
-        (semantics_of(Version(1, 37), {Gate.STORAGE_CAPACITY_SCORING: False}), False),
-    ],
+    "semantics",
+    [semantics_of(Version(1, 37)), semantics_of(Version(1, 36), {Gate.STORAGE_CAPACITY_SCORING: True})],
 )
-def test_a_shape_of_volume_binding_needs_its_gate(semantics: Semantics, *, accepted: bool):
-    text = one_profile(
-        "pluginConfig: [{name: VolumeBinding, args: "
-        "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}}]"
-    )
-    if not accepted:
-        with pytest.raises(SettingsError, match="turn on the feature gate StorageCapacityScoring"):
-            parse_settings(text, "f", semantics)
-        return
-    settings = parse_settings(text, "f", semantics)
+def test_a_shape_of_volume_binding_is_read_with_its_gate(semantics: Semantics):
+    settings = parse_settings(SHAPED, "f", semantics)
     assert settings.profiles[0].args_by_plugin["VolumeBinding"] == VolumeBindingArgs(600, SHAPE)
     assert parse_settings(resolved_yaml(settings), "again", semantics) == settings
 
 
+def test_a_shape_of_volume_binding_is_refused_without_its_gate():
+    with pytest.raises(SettingsError, match="turn on the feature gate StorageCapacityScoring"):
+        parse_settings(SHAPED, "f", semantics_of(Version(1, 37), {Gate.STORAGE_CAPACITY_SCORING: False}))
+
+
 def test_a_shape_of_volume_binding_is_checked():
-    text = one_profile("pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 101}]}}]")
+    text = one_profile(config("VolumeBinding", "{shape: [{utilization: 101}]}"))
     with pytest.raises(SettingsError, match=r"shape\[0\].utilization: Invalid value: 101"):
         parse_settings(text, "f", semantics_of(Version(1, 37)))
