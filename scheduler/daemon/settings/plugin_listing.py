@@ -19,8 +19,8 @@ def plugin_rows(out_of_tree: Iterable[OutOfTreePlugin]) -> list[dict[str, Any]]:
     """Return a row for each plugin that is built in, and for these of the user's."""
     version = product_version()
     built_in = (
-        (name, version, "built in", plugin.extension_points, IN_TREE_BY_NAME[name].weight, plugin.args_type)
-        for name, plugin in IN_TREE.items()
+        (name, version, "built in", one.extension_points, IN_TREE_BY_NAME[name].default_weight, one.args_type)
+        for name, one in IN_TREE.items()
     )
     guests = (
         (each.name, each.version, each.source, each.points, each.default_weight, each.args_type)
