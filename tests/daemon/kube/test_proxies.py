@@ -117,6 +117,13 @@ async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
         yield server.port
 
 
+@asynccontextmanager
+async def proxied(authority, host, **server):
+    """Yield a proxy to such a server."""
+    async with api_server(authority, host=host, **server) as port, connect_proxy("127.0.0.1", port) as proxy:
+        yield proxy
+
+
 async def all_answers(credentials):
     async with KubeClient(credentials) as client:
         read = await client.request(get_pod("d", "p"), timeout_s=5)
@@ -138,10 +145,7 @@ def kubeconfig(folder, authority, server, **cluster):
 @pytest.mark.parametrize("how", ["the environment", "proxy-url"])
 async def test_everything_goes_through_a_tunnel_of_the_proxy(tmp_path, authority, how):
     """The API server's name is known to the proxy alone; TLS is between us and the API server."""
-    async with (
-        api_server(authority, host="DNS:api.invalid") as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "DNS:api.invalid") as proxy:
         url = proxy.url.replace("//", "//user:word@")
         cluster, environ = {"proxy-url": url}, {"NO_PROXY": "*"}
         if how == "the environment":
@@ -156,10 +160,7 @@ async def test_a_service_account_reaches_the_server_through_the_proxy(tmp_path, 
     """In a pod, where the address is one of IPv6."""
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
-    async with (
-        api_server(authority, host="IP:fd00::1") as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "IP:fd00::1") as proxy:
         environ = {
             "KUBERNETES_SERVICE_HOST": "fd00::1",
             "KUBERNETES_SERVICE_PORT": "443",
@@ -197,10 +198,7 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
 async def test_a_deletion_that_lost_its_answer_is_not_sent_again_through_a_proxy(tmp_path, authority):
     """The answer of a second one would not tell whether the first one deleted the pod. A read had no effect."""
     n_lost: Counter[str] = Counter()
-    async with (
-        api_server(authority, host="DNS:api.invalid", n_lost=n_lost) as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "DNS:api.invalid", n_lost=n_lost) as proxy:
         path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **{"proxy-url": proxy.url})
         async with KubeClient(await loaded(path)) as client:
             for request, in_doubt in ((delete_pod("d", "p", "u"), True), (get_pod("d", "p"), False)):

@@ -42,11 +42,16 @@ class WatchedInbox(Inbox):
 
 
 class Bench:
-    """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
+    """
+    A loop over a driver's machine with these pods, and a clock that tests advance.
+
+    `on_asked` is called when it checks readiness.
+    """
 
     def __init__(
         self,
-        *,
+        *pods: str,
+        is_ready: bool = True,
         max_binding: int = 10,
         driver: Driver | None = None,
         on_cycle: Callable[[float], None] = lambda _: None,
@@ -57,11 +62,12 @@ class Bench:
         #: The time of day.
         self.epoch_s = 1_700_000_000.0
         self.driver.node("a")
+        self.pods = [self.driver.pod(name) for name in pods]
         self.inbox = WatchedInbox()
         #: The instructions so far, and when each was given.
         self.ordered: list[Instruction] = []
         self.at_s: list[float] = []
-        self.is_ready = True
+        self.is_ready = is_ready
         self.on_asked: Callable[[], None] = lambda: None
         self.loop = SchedulingLoop(
             self.driver.machine,
@@ -100,6 +106,15 @@ class Bench:
         self.loop.stop(0.0)
         await task
 
+    @asynccontextmanager
+    async def stopping(self, grace_s: float) -> AsyncIterator[asyncio.Task[None]]:
+        """Run the loop until it waits, and stop it with this grace. After the block it has to end."""
+        running = asyncio.create_task(self.loop.run())
+        await self.turns()
+        self.loop.stop(grace_s)
+        yield running
+        await asyncio.wait_for(running, 10.0)
+
     async def turns(self) -> None:
         """Let the loop run until it waits."""
         async with asyncio.timeout(10.0):
@@ -117,9 +132,7 @@ class Bench:
 @virtually
 async def test_no_cycle_runs_before_the_caches_are_synced(nudges: bool) -> None:
     """Stimuli are handled, pods wait. A nudge starts the cycles; a Lease that was renewed late does not nudge."""
-    bench = Bench()
-    bench.is_ready = False
-    bench.driver.pod("p")
+    bench = Bench("p", is_ready=False)
     async with bench.running():
         await bench.turns()
         assert bench.bound() == []
@@ -145,12 +158,11 @@ async def test_decisions_have_the_time_of_day_after_the_clock_was_set() -> None:
 
 
 async def test_binds_in_flight_are_bounded() -> None:
-    bench = Bench(max_binding=2)
-    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
+    bench = Bench("a", "b", "c", max_binding=2)
     async with bench.running():
         await bench.turns()
         assert bench.bound() == ["a", "b"]
-        bench.inbox.put_now(BindDone(pods[0].uid))
+        bench.inbox.put_now(BindDone(bench.pods[0].uid))
         await bench.turns()
         assert bench.bound() == ["a", "b", "c"]
 
@@ -192,9 +204,7 @@ async def test_a_sweep_goes_on_until_it_has_ended() -> None:
 
 
 async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
-    bench = Bench(max_binding=100)
-    for number in range(40):
-        bench.driver.pod(f"p{number}")
+    bench = Bench(*(f"p{number}" for number in range(40)), max_binding=100)
     async with bench.running():
         n_bound = [0]
         while n_bound[-1] < 40:
@@ -204,12 +214,11 @@ async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
 
 
 async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None:
-    bench = Bench(max_binding=100)
+    bench = Bench(*"abcdefgh", max_binding=100)
     bench.asked_s = 0.001
-    pods = [bench.driver.pod(name) for name in "abcdefgh"]
     async with bench.running():
         await asyncio.sleep(0)
-        assert 4 <= len(bench.bound()) < len(pods)
+        assert 4 <= len(bench.bound()) < len(bench.pods)
 
 
 async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> None:
@@ -229,9 +238,7 @@ async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> 
 
 
 async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it() -> None:
-    bench = Bench()
-    for name in "abc":
-        bench.driver.pod(name)
+    bench = Bench(*"abc")
     for number in range(1000):
         bench.driver.pod(f"p{number}", cpu="64", priority=1)
     while bench.driver.machine.queue.depths()["active"] > 3:
@@ -252,14 +259,12 @@ async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it(
 
 async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
     """For example because the Lease ended."""
-    bench = Bench(max_binding=100)
+    bench = Bench(*"abc", max_binding=100)
 
     def lose_the_lease_after_one() -> None:
         bench.is_ready = bench.driver.machine.n_binding < 1
 
     bench.on_asked = lose_the_lease_after_one
-    for name in "abc":
-        bench.driver.pod(name)
     async with bench.running():
         await bench.turns()
         assert bench.bound() == ["a"]
@@ -267,51 +272,39 @@ async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
 
 async def test_stop_waits_for_the_answers_and_no_longer() -> None:
     """No cycle begins; the loop ends with the last answer, once the watch has shown what was bound."""
-    bench = Bench(max_binding=2)
-    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.loop.stop(1000.0)
-    bench.inbox.put_now(BindDone(pods[0].uid))
-    bench.inbox.put_now(PodSeen(replace(pods[0], node_name="a")))
-    await bench.turns()
-    assert not running.done()
-    bench.inbox.put_now(BindFailed(pods[1].uid, "no"))
-    await asyncio.wait_for(running, 10.0)
+    bench = Bench("a", "b", "c", max_binding=2)
+    async with bench.stopping(1000.0) as running:
+        bench.inbox.put_now(BindDone(bench.pods[0].uid))
+        bench.inbox.put_now(PodSeen(replace(bench.pods[0], node_name="a")))
+        await bench.turns()
+        assert not running.done()
+        bench.inbox.put_now(BindFailed(bench.pods[1].uid, "no"))
     assert bench.bound() == ["a", "b"]
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
 async def test_stop_waits_a_moment_for_the_watch_to_show_the_binds(is_shown: bool) -> None:
     """A leader whose watch has shown every bind can hand over; one with a late watch ends all the same."""
-    bench = Bench()
-    pod = bench.driver.pod("p")
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.loop.stop(1000.0)
-    bench.inbox.put_now(BindDone(pod.uid))
-    await bench.turns()
-    assert not running.done()
-    if is_shown:
-        bench.inbox.put_now(PodSeen(replace(pod, node_name="a")))
-    else:
-        bench.driver.now_s += 0.5
-        bench.inbox.nudge()
-    await asyncio.wait_for(running, 10.0)
+    bench = Bench("p")
+    async with bench.stopping(1000.0) as running:
+        bench.inbox.put_now(BindDone(bench.pods[0].uid))
+        await bench.turns()
+        assert not running.done()
+        if is_shown:
+            bench.inbox.put_now(PodSeen(replace(bench.pods[0], node_name="a")))
+        else:
+            bench.driver.now_s += 0.5
+            bench.inbox.nudge()
     assert bench.driver.machine.n_unconfirmed == (0 if is_shown else 1)
 
 
 async def test_stop_gives_up_on_answers_after_the_grace() -> None:
-    bench = Bench()
-    bench.driver.pod("p")
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.loop.stop(5.0)
-    await bench.turns()
-    assert not running.done()
-    bench.driver.now_s += 5.0
-    bench.inbox.nudge()
-    await asyncio.wait_for(running, 4.0)
+    bench = Bench("p")
+    async with bench.stopping(5.0) as running:
+        await bench.turns()
+        assert not running.done()
+        bench.driver.now_s += 5.0
+        bench.inbox.nudge()
     assert bench.driver.machine.n_binding == 1
 
 
@@ -327,9 +320,7 @@ async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
 
 
 async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
-    bench = Bench()
-    bench.is_ready = False
-    bench.driver.pod("p")
+    bench = Bench("p", is_ready=False)
     async with bench.running():
         await bench.turns()
         bench.driver.now_s += 1000.0

@@ -1,6 +1,5 @@
 """Complete files: upstream's defaults, valid files, and one line per mistake."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -91,15 +90,6 @@ def test_profiles_have_plugins_of_their_own():
     assert first.plugins_by_point["score"] == ()
     assert len(second.plugins_by_point["score"]) == 9
     assert first.args_by_plugin["InterPodAffinity"] != second.args_by_plugin["InterPodAffinity"]
-
-
-def test_json_reads_like_yaml():
-    document = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "parallelism": 2,
-    }
-    assert parse_settings(json.dumps(document, indent="\t"), "f").configuration.parallelism == 2
 
 
 # Below the head of a file, or after WHOLE the file; of the problems those that are told in upstream's words.
