@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
-import ssl
-import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from scheduler.cli import run, serving_flags
 from scheduler.daemon.metrics.logs import Logger
-from scheduler.daemon.port.certificates import issue
-from scheduler.daemon.port.serving_certificate import FILES_PERIOD_S
 from scheduler.daemon.port.status_server import ServingOptions, open_auth
 from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -82,41 +77,6 @@ async def test_every_command_answers_each_account_as_its_role_allows(tmp_path: P
             assert (status, series in text) == (200, True)
         for secret in (*filter(None, tokens.values()), "PRIVATE", "Bearer"):
             assert secret not in daemon.log()
-
-
-def _pair(folder: Path) -> str:
-    """Write a new pair to two files. Returns: the certificate."""
-    pair = issue(["localhost"], time.time()).pair
-    (folder / "tls.key").touch(mode=0o600)
-    for name, content in (("tls.crt", pair.cert), ("tls.key", pair.key)):
-        (folder / f"{name}.new").write_bytes(content)
-        (folder / f"{name}.new").rename(folder / name)
-    return pair.cert.decode()
-
-
-def _served(port: int) -> str:
-    return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
-
-
-async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: Path) -> None:
-    """Within ten seconds, here a tenth of one, and without a restart; half a pair changes nothing."""
-    assert FILES_PERIOD_S <= 10
-    first = _pair(tmp_path)
-    pair = [f"--tls-cert-file={tmp_path}/tls.crt", f"--tls-private-key-file={tmp_path}/tls.key"]
-    flags = (*OUTSIDE, *pair, "--event-loop", "uvloop")
-    async with DevCluster(nodes=1) as cluster:
-        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        async with scheduling.running(kubeconfig, *flags, module=("tests.daemon.port.hurried",)) as daemon:
-
-            async def served() -> str:
-                return await asyncio.to_thread(_served, daemon.port)
-
-            assert await served() == first
-            (tmp_path / "tls.crt").write_text("half")
-            await daemon.says("Could not renew the serving certificate")
-            assert await served() == first
-            second = _pair(tmp_path)
-            await until(served, lambda found: found == second, what="the new certificate")
 
 
 async def test_loopback_is_plain_http_and_asks_for_no_review(tmp_path: Path) -> None:

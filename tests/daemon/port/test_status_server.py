@@ -6,10 +6,12 @@ import asyncio
 import logging
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -21,12 +23,15 @@ from yarl import URL
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.metrics import Metrics
+from scheduler.daemon.port import serving_certificate
+from scheduler.daemon.port.certificates import issue
 from scheduler.daemon.port.delegated_auth import DelegatedAuth
 from scheduler.daemon.port.status_server import Routes, ServingOptions, StatusServer
 from scheduler.errors import SettingsError
 from tests.daemon.port.reviewer import reviewing
 from tests.support.ports import free_port
 from tests.support.scripted_server import anonymous
+from tests.support.waiting import until
 
 LOG = Logger(logging.getLogger("test"))
 
@@ -49,15 +54,22 @@ class Served:
     address: str = "127.0.0.1"
     port: int = field(default_factory=free_port)
     auth: DelegatedAuth | None = None
+    #: The folder of the certificate's files.
+    certificate: Path | None = None
     synced: bool = True
     stuck: bool = False
     metrics: Metrics = field(default_factory=Metrics)
 
     def server(self) -> StatusServer:
         """Return the server: of plain HTTP, or with authentication of HTTPS."""
-        is_secure = self.auth is not None
+        is_secure, folder = self.auth is not None, self.certificate
+        options = ServingOptions(
+            self.address, self.port, insecure_http=not is_secure, asks_for_https=is_secure
+        )
+        if folder is not None:
+            options = replace(options, cert_file=folder / "tls.crt", key_file=folder / "tls.key")
         return StatusServer(
-            ServingOptions(self.address, self.port, insecure_http=not is_secure, asks_for_https=is_secure),
+            options,
             auth=self.auth,
             log=LOG,
             render=self.metrics.render,
@@ -294,3 +306,44 @@ async def test_a_stuck_scheduler_is_not_alive(served: Served) -> None:
     reason = "internal server error: pods are ready to be scheduled, and nothing happens\n"
     assert await served.get("/livez/scheduling") == (500, reason)
     assert (await served.get("/livez/ping"))[0] == 200
+
+
+def _pair(folder: Path) -> str:
+    """Write a new pair to two files. Returns: the certificate."""
+    pair = issue(["localhost"], time.time()).pair
+    (folder / "tls.key").touch(mode=0o600)
+    for name, content in (("tls.crt", pair.cert), ("tls.key", pair.key)):
+        (folder / f"{name}.new").write_bytes(content)
+        (folder / f"{name}.new").rename(folder / name)
+    return pair.cert.decode()
+
+
+async def _change_certificates(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = _pair(folder)
+    auth = DelegatedAuth(cast(KubeClient, None), log=LOG)  # nothing is asked
+    async with serving(auth=auth, certificate=folder) as served:
+        address = ("127.0.0.1", served.port)
+
+        async def shown() -> str:
+            return await asyncio.to_thread(ssl.get_server_certificate, address, timeout=5)
+
+        async def said() -> bool:
+            return "Could not renew the serving certificate" in caplog.text
+
+        assert await shown() == first
+        (folder / "tls.crt").write_text("half")
+        await until(said)
+        assert await shown() == first
+        second = _pair(folder)
+        await until(shown, lambda found: found == second, what="the new certificate")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_certificates_in_files_are_read_again_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
+) -> None:
+    """Within ten seconds, here a tenth of one, and without a restart; half a pair changes nothing."""
+    assert serving_certificate.FILES_PERIOD_S <= 10
+    monkeypatch.setattr(serving_certificate, "FILES_PERIOD_S", 0.1)
+    with asyncio.Runner(loop_factory=pytest.importorskip(loop).new_event_loop) as runner:
+        runner.run(_change_certificates(tmp_path, caplog))
