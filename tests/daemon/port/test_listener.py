@@ -24,8 +24,9 @@ from tests.support.waiting import TIMEOUT_S, until
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Opening = Callable[..., Awaitable[Connection]]
 
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+GET = HEAD + b"\r\n"
+LAST = HEAD + b"Connection: close\r\n\r\n"
 
 
 @asynccontextmanager
@@ -98,7 +99,7 @@ def trusting() -> ssl.SSLContext:
     "drip",
     [
         pytest.param(b"", id="nothing"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n", id="half a header"),
+        pytest.param(HEAD, id="half a header"),
         pytest.param(b"GET /", id="half a line"),
     ],
 )
@@ -170,32 +171,22 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert (await asked(port, GET * 4 + LAST)).count(b"200 OK") == 5
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", id="a huge header"),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(50_000)) + b"\r\n",
-            id="many headers",
-        ),
-        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="a huge path"),
-        pytest.param(
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-            + GET,
-            id="two lengths",
-        ),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", id="two numbers"
-        ),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="a negative length"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", id="space before the colon"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", id="a folded line"),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", id="an odd coding"
-        ),
-        pytest.param(b"\x16\x03\x01 rubbish\r\n\r\n", id="not HTTP"),
-    ],
-)
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+MALFORMED = {
+    "a huge header": HEAD + b"X: " + b"a" * 20_000 + b"\r\n\r\n",
+    "many headers": HEAD + b"".join(b"X%d: y\r\n" % n for n in range(50_000)) + b"\r\n",
+    "a huge path": b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 4\r\n" + CHUNKED + b"\r\n0\r\n\r\n" + GET,
+    "two numbers": HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "a negative length": HEAD + b"Content-Length: -1\r\n\r\n",
+    "space before the colon": b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+    "a folded line": HEAD + b" folded: y\r\n\r\n",
+    "an odd coding": HEAD + CHUNKED.replace(b"chunked", b"xchunked") + b"\r\n0\r\n\r\n",
+    "not HTTP": b"\x16\x03\x01 rubbish\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_request_is_refused_and_the_connection_closed(request_: bytes) -> None:
     """Nothing that follows is taken for a second request."""
     async with listening() as port:
