@@ -173,69 +173,52 @@ async def test_each_request_of_a_connection_is_authorized(secured: Served) -> No
     assert statuses[::2] == [403, 403, 403, 403, 401, 200]
 
 
-_SYNCED_FAILS = "[-]sched-handler-sync failed: reason withheld\n"
+OK, MISSING = (200, "ok"), (404, "404 page not found\n")
+FAILS = "[-]sched-handler-sync failed: reason withheld\n"
+UNKNOWN = 'warn: some health checks cannot be excluded: no matches for "a","b\\"\\n"\n'
+ALIVE = (200, "[+]ping ok\n[+]scheduling ok\nlivez check passed\n")
+CONFIGZ = (200, '{"componentconfig": {}}')
+READY = (200, "[+]sched-handler-sync ok\n[+]shutdown ok\nreadyz check passed\n")
+EXCLUDED = (200, "[+]sched-handler-sync ok\n[+]shutdown excluded: ok\nreadyz check passed\n")
+NOT_READY = (500, f"{FAILS}[+]shutdown ok\nreadyz check failed\n")
+#: What is answered once the first lists are complete, and before: it is alive, but would decide without the whole
+#: cluster.
+ANSWERS = {
+    "/healthz": (OK, OK),
+    "/livez": (OK, OK),
+    "/readyz": (OK, NOT_READY),
+    "/healthz/ping": (OK, OK),
+    "/livez?verbose": (ALIVE, ALIVE),
+    "/readyz?verbose": (READY, NOT_READY),
+    "/readyz?verbose=1&exclude=shutdown": (
+        EXCLUDED,
+        (500, f"{FAILS}[+]shutdown excluded: ok\nreadyz check failed\n"),
+    ),
+    "/readyz?exclude=sched-handler-sync": (OK, OK),
+    "/readyz?exclude=a&exclude=b%22%0a": (
+        OK,
+        (500, f"{FAILS}[+]shutdown ok\n{UNKNOWN}readyz check failed\n"),
+    ),
+    "/readyz/sched-handler-sync": (
+        OK,
+        (500, "internal server error: handlers are not fully synchronized\n"),
+    ),
+    "/readyz/shutdown": (OK, OK),
+    "/readyz/nothing": (MISSING, MISSING),
+    "/livez/shutdown": (MISSING, MISSING),
+    "/": (MISSING, MISSING),
+    "/metrics/cadvisor": (MISSING, MISSING),
+    "/debug/pprof/": (MISSING, MISSING),
+    "/configz": (CONFIGZ, CONFIGZ),
+}
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "body"),
-    [
-        ("/healthz", 200, "ok"),
-        ("/livez", 200, "ok"),
-        ("/readyz", 200, "ok"),
-        ("/healthz/ping", 200, "ok"),
-        ("/livez?verbose", 200, "[+]ping ok\n[+]scheduling ok\nlivez check passed\n"),
-        ("/readyz?verbose", 200, "[+]sched-handler-sync ok\n[+]shutdown ok\nreadyz check passed\n"),
-        ("/readyz?verbose=1&exclude=shutdown", 200, None),
-        ("/readyz?exclude=shutdown", 200, "ok"),
-        ("/readyz/sched-handler-sync", 200, "ok"),
-        ("/readyz/shutdown", 200, "ok"),
-        ("/readyz/nothing", 404, "404 page not found\n"),
-        ("/livez/shutdown", 404, "404 page not found\n"),
-        ("/", 404, "404 page not found\n"),
-        ("/metrics/cadvisor", 404, "404 page not found\n"),
-        ("/debug/pprof/", 404, "404 page not found\n"),
-        ("/configz", 200, '{"componentconfig": {}}'),
-    ],
-)
-async def test_a_healthy_scheduler_answers(served: Served, path: str, status: int, body: str | None) -> None:
-    if body is None:
-        body = "[+]sched-handler-sync ok\n[+]shutdown excluded: ok\nreadyz check passed\n"
-    assert await served.get(path) == (status, body)
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "body"),
-    [
-        pytest.param("/livez", 200, "ok", id="alive nonetheless"),
-        pytest.param("/healthz", 200, "ok", id="healthy nonetheless"),
-        pytest.param(
-            "/readyz", 500, f"{_SYNCED_FAILS}[+]shutdown ok\nreadyz check failed\n", id="always verbose"
-        ),
-        pytest.param(
-            "/readyz?exclude=sched-handler-sync", 200, "ok", id="unless the failing check is excluded"
-        ),
-        pytest.param(
-            "/readyz?exclude=a&exclude=b%22%0a",
-            500,
-            f"{_SYNCED_FAILS}[+]shutdown ok\n"
-            'warn: some health checks cannot be excluded: no matches for "a","b\\"\\n"\nreadyz check failed\n',
-            id="names that are no checks are listed",
-        ),
-        pytest.param(
-            "/readyz/sched-handler-sync",
-            500,
-            "internal server error: handlers are not fully synchronized\n",
-            id="the single check has a reason",
-        ),
-        pytest.param("/readyz/shutdown", 200, "ok", id="the other check passes"),
-    ],
-)
-async def test_it_is_not_ready_before_the_first_lists_are_complete(
-    served: Served, path: str, status: int, body: str
-) -> None:
-    """It is alive, but would decide without the whole cluster."""
+@pytest.mark.parametrize("path", ANSWERS)
+async def test_checks_are_answered_as_by_kube_scheduler(served: Served, path: str) -> None:
+    synced, unsynced = ANSWERS[path]
+    assert await served.get(path) == synced
     served.synced = False
-    assert await served.get(path) == (status, body)
+    assert await served.get(path) == unsynced
 
 
 async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:

@@ -122,20 +122,15 @@ async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
     assert {answer.versions for answer in answers} <= {("2",), ("3",)}
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param({}, id="not allocated"),
-        pytest.param({"allocation": _allocation()}, id="with the same devices"),
-        pytest.param(
-            {
-                "allocation": _allocation(),
-                "reservedFor": [{"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}],
-            },
-            id="with the same devices, and reserved for the pod",
-        ),
-    ],
-)
+P0 = {"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}
+STATUSES: dict[str, Json] = {
+    "not allocated": {},
+    "with the same devices": {"allocation": _allocation()},
+    "with the same devices, and reserved for the pod": {"allocation": _allocation(), "reservedFor": [P0]},
+}
+
+
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
 async def test_another_claim_of_the_name_is_not_written(status: Json) -> None:
     """It was not decided for; what the pod shall use of it, another decision says."""
     server = _Server()
