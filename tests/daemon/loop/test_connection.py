@@ -37,37 +37,26 @@ async def answered(*codes: int) -> tuple[list[float], str]:
     return pauses, written.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("codes", "n_pauses", "line"),
-    [
-        pytest.param(
-            [403] * 3, 3, "The API server forbids the list of pods; trying again", id="roles that come late"
-        ),
-        pytest.param(
-            [403, 503], 1, "The API server does not answer yet; trying again", id="it ends meanwhile"
-        ),
-    ],
-)
-async def test_a_server_that_refuses_is_asked_again(codes: list[int], n_pauses: int, line: str) -> None:
+FORBIDS = "The API server forbids the list of pods; trying again"
+LATE = "The API server does not answer yet; trying again"
+
+
+@pytest.mark.parametrize(("codes", "told"), [([403] * 3, [FORBIDS]), ([403, 503], [FORBIDS, LATE])])
+async def test_roles_that_come_late_are_waited_for(codes: list[int], told: list[str]) -> None:
+    """Also where the server ends meanwhile."""
     pauses, log = await answered(*codes)
-    assert pauses == [2.0] * n_pauses
-    assert [line in each for each in log.splitlines()].count(True) == 1
+    assert pauses == [2.0] * codes.count(403)
+    assert [text in line for text, line in zip(told, log.splitlines(), strict=True)] == [True] * len(told)
 
 
-@pytest.mark.parametrize(
-    ("codes", "error"),
-    [
-        pytest.param(
-            [403] * 31, ": 403 Forbidden: .*; a role with this right is missing", id="a right that is missing"
-        ),
-        pytest.param([403, 401], ": 401 Unauthorized", id="a credential that turns out wrong"),
-    ],
-)
-async def test_a_refusal_that_lasts_a_minute_or_cannot_end_ends_the_start(
-    codes: list[int], error: str
-) -> None:
-    with pytest.raises(SettingsError, match=error):
-        await answered(*codes)
+async def test_a_right_that_stays_missing_ends_the_start_after_a_minute() -> None:
+    with pytest.raises(SettingsError, match=r": 403 Forbidden: .*; a role with this right is missing"):
+        await answered(*[403] * 31)
+
+
+async def test_a_credential_that_turns_out_wrong_ends_the_start() -> None:
+    with pytest.raises(SettingsError, match=": 401 Unauthorized"):
+        await answered(403, 401)
 
 
 VERSIONS = {
