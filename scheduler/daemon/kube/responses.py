@@ -246,7 +246,7 @@ def _reason_phrase(status: int) -> str:
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
         return nesting.read(decoder.decode, body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ServerFault(200, "BadAnswer", f"not {what}: {error}") from error
 
 
@@ -260,5 +260,5 @@ def decode_version(body: bytes) -> Version:
         info = msgspec.json.decode(body, type=_VersionInfo)
         major, minor = info.emulation_major or info.major, info.emulation_minor or info.minor
         return Version(int(major), int(minor.rstrip("+")))
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise Invalid(200, "BadAnswer", f"not a version: {error}") from error
