@@ -153,11 +153,14 @@ async def test_a_flood_leaves_no_garbage_to_the_collector(
     monkeypatch.setattr(listener, "_CLOSE_TIMEOUT_S", 0.1)
     gc.collect()
     gc.disable()
+    n_of_others = await _n_handshakes()
     try:
         async with listening(tls=True, max_connections=8, first_request_s=0.2) as port:
             for _ in range(60):
                 await opened(port)
-            await until(_n_handshakes, lambda n: n == 0, period_s=0.1, what="no connection in memory")
+            await until(
+                _n_handshakes, lambda n: n <= n_of_others, period_s=0.1, what="no connection in memory"
+            )
     finally:
         gc.enable()
 
