@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if args.name is not None:
         raise SettingsError("arguments", "", args.name, "nothing after list")
     from scheduler.daemon.settings.out_of_tree_files import load_plugins
-    from scheduler.daemon.settings.plugin_listing import plugin_rows
     from scheduler.daemon.settings.problems import InvalidSettingsError
+    from scheduler.daemon.settings.writing import plugin_rows
     from scheduler.tools.explain.formats.table import table_lines
     from scheduler.tools.explain.report import print_answer
 

@@ -54,7 +54,7 @@ _ARGUMENTS: dict[str, Any] = {
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
     "claim": VolumeClaimRef(NAMESPACE, LEASE, "nobody", "1"),
     "annotations": {"by": "nobody"},
-    "condition": ConditionPatch("PodScheduled", "False"),
+    "condition": ConditionPatch("PodScheduled", "False", "", ""),
     "finalizers": (),
     "allocation": None,
     "consumers": (),

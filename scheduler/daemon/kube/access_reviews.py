@@ -92,5 +92,5 @@ def decode_allowed(body: bytes) -> bool:
 def _decode_status(body: bytes, kind: str) -> _Status:
     try:
         return msgspec.json.decode(body, type=_Review).status
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ServerFault(201, "BadAnswer", f"not a {kind}: {error}") from error

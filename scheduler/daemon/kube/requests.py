@@ -140,17 +140,18 @@ def bind(
 
 class ConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
-    A condition to patch. `last_transition_time` is None if the status did not change.
+    A condition of a pod to patch, or one of a PodGroup.
 
-    `observed_generation` is the generation of the pod that did not fit, 0 if unknown.
+    `last_transition_time` is None if the status of a pod's did not change. `observed_generation` is the generation of
+    the object that it is about, None if unknown.
     """
 
     type: str
     status: str
-    reason: str = ""
-    message: str = ""
+    reason: str
+    message: str
     last_transition_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: int | None = None
 
 
 def patch_pod_status(
@@ -176,24 +177,13 @@ def patch_pod_status(
     return Request.writing("patch", path, body, STRATEGIC_MERGE)
 
 
-class GroupConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """status.conditions[] of a PodGroup."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str | None = None
-    observed_generation: int | None = None
-
-
 def patch_pod_group_status(
     *,
     namespace: str,
     name: str,
     api_version: str,
     resource_version: str,
-    conditions: tuple[GroupConditionPatch, ...],
+    conditions: tuple[ConditionPatch, ...],
 ) -> Request:
     """
     Return a request that replaces the conditions of a PodGroup of scheduling.k8s.io; Conflict for another version.

@@ -15,6 +15,7 @@ import msgspec
 from scheduler.daemon.kube.requests import LeaseSpec
 from scheduler.engine.model import nesting
 from scheduler.engine.model.semantics import Version
+from scheduler.engine.model.wire import Wire
 from scheduler.errors import (
     ApiError,
     Conflict,
@@ -46,11 +47,7 @@ _ERROR_BY_STATUS: Final[dict[int, type[ApiError]]] = {
 _KNOWN_STATUSES: Final = frozenset(HTTPStatus)
 
 
-class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Camel-cased, immutable, and invisible to the garbage collector, since decoded JSON has no cycles."""
-
-
-class _VersionInfo(_Wire, frozen=True):
+class _VersionInfo(Wire, frozen=True):
     """The body of /version. `emulation_*`: empty before 1.33, and where the server emulates no other version."""
 
     major: str = ""
@@ -59,7 +56,7 @@ class _VersionInfo(_Wire, frozen=True):
     emulation_minor: str = ""
 
 
-class ObjectMeta(_Wire, frozen=True):
+class ObjectMeta(Wire, frozen=True):
     """The part of metadata that identifies one version of one object."""
 
     name: str = ""
@@ -73,37 +70,37 @@ class ObjectMeta(_Wire, frozen=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class _Object(_Wire, frozen=True):
+class _Object(Wire, frozen=True):
     metadata: ObjectMeta
 
 
-class ListMeta(_Wire, frozen=True):
+class ListMeta(Wire, frozen=True):
     """The version of a list, and the token for its next page; '' on the last page."""
 
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class ListPage(_Wire, frozen=True):
+class ListPage(Wire, frozen=True):
     """One page of a list; `items` is None if Go wrote null."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
-class WatchEvent(_Wire, frozen=True):
+class WatchEvent(Wire, frozen=True):
     """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and its object."""
 
     type: str
     object: msgspec.Raw
 
 
-class _BookmarkMeta(_Wire, frozen=True):
+class _BookmarkMeta(Wire, frozen=True):
     resource_version: str
     annotations: dict[str, str] | None = None
 
 
-class Bookmark(_Wire, frozen=True):
+class Bookmark(Wire, frozen=True):
     """Says that all events up to `metadata.resource_version` were sent."""
 
     metadata: _BookmarkMeta
@@ -114,11 +111,11 @@ class Bookmark(_Wire, frozen=True):
         return (self.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
 
 
-class _Details(_Wire, frozen=True):
+class _Details(Wire, frozen=True):
     retry_after_seconds: int = 0
 
 
-class _Status(_Wire, frozen=True):
+class _Status(Wire, frozen=True):
     status: str = ""
     code: int = 0
     reason: str = ""
@@ -126,34 +123,34 @@ class _Status(_Wire, frozen=True):
     details: _Details | None = None
 
 
-class Lease(_Wire, frozen=True):
+class Lease(Wire, frozen=True):
     """A Lease as read; `metadata` stays raw, to be sent back with an update."""
 
     metadata: msgspec.Raw
     spec: LeaseSpec = LeaseSpec()
 
 
-class _StoredMeta(_Wire, frozen=True):
+class _StoredMeta(Wire, frozen=True):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
 
 
-class _ClaimRef(_Wire, frozen=True):
+class _ClaimRef(Wire, frozen=True):
     namespace: str = ""
     name: str = ""
     uid: str = ""
 
 
-class _WrittenSpec(_Wire, frozen=True):
+class _WrittenSpec(Wire, frozen=True):
     """`node_name` of a pod, empty if it is unbound; `claim_ref` of a PersistentVolume."""
 
     node_name: str = ""
     claim_ref: _ClaimRef | None = None
 
 
-class WrittenObject(_Wire, frozen=True):
+class WrittenObject(Wire, frozen=True):
     """The parts of a pod, a PersistentVolume or a claim that show whether a write took effect."""
 
     metadata: _StoredMeta
@@ -249,7 +246,7 @@ def _reason_phrase(status: int) -> str:
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
         return nesting.read(decoder.decode, body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ServerFault(200, "BadAnswer", f"not {what}: {error}") from error
 
 
@@ -263,5 +260,5 @@ def decode_version(body: bytes) -> Version:
         info = msgspec.json.decode(body, type=_VersionInfo)
         major, minor = info.emulation_major or info.major, info.emulation_minor or info.minor
         return Version(int(major), int(minor.rstrip("+")))
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise Invalid(200, "BadAnswer", f"not a version: {error}") from error

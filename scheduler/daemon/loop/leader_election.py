@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from math import ceil
 from typing import Final
@@ -106,13 +106,12 @@ class LeaderElector:
         log: Logger,
         clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float] = unsuspended_s,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._settings, self._identity, self._log = client, settings, identity, log
         #: Namespace and name of the Lease.
         self._lease = settings.resource_namespace, settings.resource_name
-        self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
+        self._clock_s, self._now_s, self._jitter = clock_s, now_s, jitter
         #: The Lease as last read or written, and when its spec last changed.
         self._observed: Lease | None = None
         self._observed_at_s = 0.0
@@ -151,7 +150,7 @@ class LeaderElector:
         on_elected()
         self.first_attempt_done.set()
         while True:
-            await self._sleep(self._settings.retry_period_s)
+            await asyncio.sleep(self._settings.retry_period_s)
             if not await self._try_acquire_or_renew() and not self.is_leader:
                 self._leads_until_s = None
                 raise LeadershipLost(f"the Lease {self._settings.resource_name} was not renewed in time")
@@ -179,12 +178,12 @@ class LeaderElector:
                 return
             except ApiError as error:
                 self._log.info(1, "The watch of the Lease ended; retrying", err=str(error))
-            await self._sleep(self._settings.retry_period_s)
+            await asyncio.sleep(self._settings.retry_period_s)
 
     async def _pause(self) -> None:
         """Wait until it is time to read the Lease again, or until its watch shows it without a holder."""
         waits = (
-            asyncio.ensure_future(self._sleep(self._retry_after_s())),
+            asyncio.ensure_future(asyncio.sleep(self._retry_after_s())),
             asyncio.ensure_future(self._is_free.wait()),
         )
         try:

@@ -26,6 +26,7 @@ from scheduler.daemon.settings.plugin_table import (
     type_name,
 )
 from scheduler.daemon.settings.problems import Problems, shown
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 ALL: Final = "*"
@@ -52,7 +53,7 @@ class PluginSet:
 class PluginLists:
     """Reads the lists of a profile. `known`: every plugin that it can name."""
 
-    known: Mapping[str, InTreePlugin]
+    known: Mapping[str, InTreePlugin | OutOfTreePlugin]
     problems: Problems
     notes: list[str]
 
@@ -94,7 +95,7 @@ class PluginLists:
             problems.add(path, f"{kind} {shown(name)} does not exist")
         elif point != MULTI_POINT and point not in plugin.points:
             problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
-        elif point in GROUP_POINTS or plugin.points <= GROUP_POINTS:
+        elif point in GROUP_POINTS or set(plugin.points) <= GROUP_POINTS:
             problems.found(
                 path, shown(name), "none (groups are placed by a search that calls no plugin there)"
             )
@@ -116,7 +117,7 @@ class PluginLists:
         weight_by_name: dict[str, int] = {}
         for entry in (*sets["score"].enabled, *multi):
             if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
-                own = 0 if entry.name in IN_TREE_BY_NAME else self.known[entry.name].weight
+                own = 0 if entry.name in IN_TREE_BY_NAME else self.known[entry.name].default_weight
                 weight_by_name[entry.name] = entry.weight or own or 1
         return MappingProxyType(names_by_point), MappingProxyType(weight_by_name)
 
@@ -153,7 +154,7 @@ def _merged(custom: PluginSet) -> tuple[PluginEntry, ...]:
     """
     last_by_name = {entry.name: entry for entry in custom.enabled}
     kept = [
-        last_by_name.get(name, PluginEntry(name, IN_TREE_BY_NAME[name].weight))
+        last_by_name.get(name, PluginEntry(name, IN_TREE_BY_NAME[name].default_weight))
         for name in DEFAULT_PLUGINS
         if not {ALL, name} & set(custom.disabled)
     ]

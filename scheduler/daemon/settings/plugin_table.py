@@ -5,14 +5,12 @@ Source: pkg/scheduler/apis/config/v1/default_plugins.go, framework/plugins/regis
 plugin implements (kubernetes 1.36, all feature gates at their defaults).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.registry import IN_TREE
 
@@ -68,10 +66,10 @@ POINTS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """One plugin of kube-scheduler, or an out-of-tree plugin; `weight` 0: upstream sets none, which counts as 1."""
+    """One plugin of kube-scheduler; a weight of 0: upstream sets none, which counts as 1."""
 
     points: frozenset[str]
-    weight: int = 0
+    default_weight: int = 0
 
 
 #: GangScheduling and the plugins of `GROUP_POINTS` are registered upstream only with a gate that is off by default.
@@ -102,15 +100,6 @@ DEFAULT_PLUGINS: Final = (
 
 #: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-
-
-def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
-    """Return every plugin that a configuration can name."""
-    added = {
-        name: InTreePlugin(frozenset(plugin.points), plugin.default_weight)
-        for name, plugin in out_of_tree.items()
-    }
-    return IN_TREE_BY_NAME | added
 
 
 def type_name(point: str) -> str:

@@ -16,7 +16,7 @@ from scheduler.daemon.settings.plugin_arguments import (
     read_out_of_tree_args,
 )
 from scheduler.daemon.settings.plugin_lists import PluginLists, report_removed
-from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, REMOVED_PLUGINS, Plugins, known_plugins
+from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, REMOVED_PLUGINS, Plugins
 from scheduler.daemon.settings.problems import Problems, shown
 from scheduler.daemon.settings.resolved import ProfileSettings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
@@ -80,7 +80,7 @@ class ProfileReader:
     def _draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
         """Return the profile at `path`; `only`: whether there is no other."""
         problems = self.problems.at(path)
-        lists = PluginLists(known_plugins(self.out_of_tree), self.problems, self.notes)
+        lists = PluginLists({**IN_TREE_BY_NAME, **self.out_of_tree}, self.problems, self.notes)
         name = DEFAULT_SCHEDULER_NAME if given.scheduler_name is None and only else given.scheduler_name or ""
         if not name:
             problems.required("schedulerName")

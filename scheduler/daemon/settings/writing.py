@@ -1,28 +1,31 @@
 """
-Writes Settings as a configuration file that relies on no default.
+Writes Settings as a configuration file that relies on no default, and lists the plugins that a file can name.
 
 Plugins are listed by extension point with every default disabled, so that a reader sees what runs where and in which
 order without knowing how multiPoint expands.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from scheduler.daemon.settings.documents import write_document
 from scheduler.daemon.settings.loading import KIND
 from scheduler.daemon.settings.plugin_lists import ALL, API_VERSION
-from scheduler.daemon.settings.plugin_table import MULTI_POINT
+from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, MULTI_POINT
 from scheduler.daemon.settings.problems import shown
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect, without_effect
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import Duration, Wire
 from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
-from scheduler.engine.plugins.registry import gated_off
+from scheduler.engine.plugins.registry import IN_TREE, gated_off
 from scheduler.engine.syntax.durations import format_duration
+from scheduler.version import product_version
 
 _Fields = dict[str, object]
 
@@ -135,3 +138,44 @@ def _value(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return _fields(value) if isinstance(value, Wire) else value
+
+
+def plugin_rows(out_of_tree: Iterable[OutOfTreePlugin]) -> list[dict[str, Any]]:
+    """Return a row for each plugin that is built in, and for these of the user's."""
+    version = product_version()
+    built_in = (
+        (name, version, "built in", one.extension_points, IN_TREE_BY_NAME[name].default_weight, one.args_type)
+        for name, one in IN_TREE.items()
+    )
+    guests = (
+        (each.name, each.version, each.source, each.points, each.default_weight, each.args_type)
+        for each in out_of_tree
+    )
+    return [
+        {
+            "name": name,
+            "version": version,
+            "from": source,
+            "points": list(points),
+            "weight": weight,
+            "arguments": _defaults(args_type),
+        }
+        for name, version, source, points, weight, args_type in (*built_in, *guests)
+    ]
+
+
+def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
+    """Return the arguments with their defaults; those without one as their type in angle brackets."""
+    if kind is None:
+        return {}
+    if issubclass(kind, Wire):
+        return args_document(kind())
+    return {
+        field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
+        if field.required
+        else msgspec.to_builtins(
+            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
+            enc_hook=repr,
+        )
+        for field in msgspec.structs.fields(kind)
+    }

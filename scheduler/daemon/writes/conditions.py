@@ -17,7 +17,6 @@ import msgspec
 
 from scheduler.daemon.kube.requests import (
     ConditionPatch,
-    GroupConditionPatch,
     Request,
     patch_pod_group_status,
     patch_pod_status,
@@ -165,7 +164,7 @@ class ConditionWriter:
                 reason=instruction.reason,
                 message=instruction.message,
                 last_transition_time=second_time(self._clock_s()) if is_transition else None,
-                observed_generation=pod.generation,
+                observed_generation=pod.generation or None,
             )
         nominated = _nomination(instruction)
         return patch_pod_status(
@@ -199,7 +198,7 @@ def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
         kind = instruction.condition_type or CONDITION_TYPES[group.api_version]
     else:
         kind, time = before.type, before.last_transition_time if before.status == status else now
-    own = GroupConditionPatch(
+    own = ConditionPatch(
         type=kind,
         status=status,
         reason=instruction.reason,
@@ -208,7 +207,7 @@ def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
         observed_generation=group.generation,
     )
     others = (
-        msgspec.convert(other, GroupConditionPatch, from_attributes=True)
+        msgspec.convert(other, ConditionPatch, from_attributes=True)
         for other in group.conditions
         if other is not before
     )

@@ -111,7 +111,7 @@ class VictimEvictor:
             message=f"{preemptor.scheduler_name}: {why}",
             # A condition of an earlier eviction, which failed, keeps its time.
             last_transition_time=None if victim.disruption else second_time(self._clock_s()),
-            observed_generation=victim.generation,
+            observed_generation=victim.generation or None,
         )
         return patch_pod_status(
             namespace=victim.namespace, name=victim.name, uid=victim.uid, condition=condition

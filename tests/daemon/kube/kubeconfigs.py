@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from scheduler.daemon.kube.credentials import load_credentials
+
 GOOD = {
     "current-context": "dev",
     "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"}}],
@@ -30,6 +32,15 @@ def changed(**parts):
         else:
             content[name.replace("_", "-")] = value
     return content
+
+
+async def loaded(path, *, environ=None, **options):
+    """Return the credentials of the file."""
+    return await load_credentials(kubeconfig=str(path), master=None, environ=environ or {}, **options)
+
+
+def encoded(content):
+    return base64.b64encode(content).decode()
 
 
 def id_token(name, **claims):

@@ -9,14 +9,11 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient
-from scheduler.daemon.kube.credentials import Credentials, Endpoint
-from scheduler.daemon.kube.login import Identity
+from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES
 from scheduler.daemon.kube.requests import WatchPath, bind, get_pod, list_page, watch
-from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
+from scheduler.errors import Invalid, ServerFault, Unreachable
 from scheduler.version import product_version
-from tests.support.api_bodies import body
-from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
+from tests.support.scripted_server import client_of, lost, reply, scripted, silence, stream
 from tests.support.waiting import Turns
 
 GET = get_pod("d", "p")
@@ -36,7 +33,6 @@ async def lines_of(client, **options):
 
 
 async def test_a_query_is_escaped_and_the_user_agent_is_ours():
-    """Without credentials there is no Authorization."""
     listing = list_page(WatchPath("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
     async with scripted(reply(b"one")) as script, client_of(script) as client:
         assert await client.request(listing, timeout_s=5) == b"one"
@@ -44,17 +40,6 @@ async def test_a_query_is_escaped_and_the_user_agent_is_ours():
     assert listed.headers["User-Agent"] == f"affinity-scheduler/{product_version()}"
     assert "Authorization" not in listed.headers
     assert listed.query == {"fieldSelector": "a!=b,c=d", "limit": "500", "continue": "t/+="}
-
-
-async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
-    """Redirects are not followed, since they would carry the credentials to another server."""
-    elsewhere = reply(status=307, headers={"Location": "http://127.0.0.1:1/"})
-    async with (
-        scripted(reply(body(404, "NotFound"), status=404), elsewhere) as script,
-        client_of(script) as client,
-    ):
-        assert isinstance(await failure(client, GET), NotFound)
-        assert isinstance(await failure(client, GET), ServerFault)
 
 
 async def test_a_refused_connection_took_no_effect():
@@ -67,77 +52,27 @@ async def test_a_refused_connection_took_no_effect():
 
 
 async def test_every_answer_is_reported_to_the_hook():
-    """Verb, method, code, host and seconds; for a watch once, when it opens."""
+    """Redirects are not followed, since they would carry the credentials to another server."""
     told = []
-    answers = [reply(), reply(status=404), lost(), stream(b"{}")]
+    elsewhere = reply(status=307, headers={"Location": "http://127.0.0.1:1/"})
+    answers = [reply(), elsewhere, lost(), stream(b"{}")]
 
     def hook(*values):
         told.append(values)
 
     async with scripted(*answers) as script, client_of(script, on_request=hook) as client:
         await client.request(GET, timeout_s=5)
-        await failure(client, GET)
+        assert isinstance(await failure(client, GET), ServerFault)
         await failure(client, POST)
         await lines_of(client)
     host = script.url.removeprefix("http://")
     assert [values[:4] for values in told] == [
         ("get", "GET", "200", host),
-        ("get", "GET", "404", host),
+        ("get", "GET", "307", host),
         ("create", "POST", "<error>", host),
         ("watch", "GET", "200", host),
     ]
     assert all(0 <= values[4] < 5 for values in told)
-
-
-async def test_requests_wait_for_the_rate_limit():
-    sleep = FakeSleep()
-    paced = {"qps": 10.0, "burst": 2, "sleep": sleep, "now_s": lambda: 0.0}
-    async with scripted(*[reply()] * 4) as script, client_of(script, **paced) as client:
-        for _ in range(4):
-            await client.request(GET, timeout_s=5)
-    assert sleep.slept_s == pytest.approx([0.1, 0.2])
-
-
-class Renewing(Credentials):
-    """Credentials whose token is a counter; the last renewal fails."""
-
-    def __init__(self, url, *, last):
-        super().__init__(Endpoint(url), Identity("Bearer 1"))
-        self._number, self._last = 1, last
-
-    async def authorization(self):
-        return f"Bearer {self._number}"
-
-    async def renew(self, refused, n_certificates):
-        assert (refused, n_certificates) == (await self.authorization(), 0)
-        if self._number == self._last:
-            raise SettingsError("config", "users[a].user.exec", "exit code 1", "credentials")
-        self._number += 1
-        return True
-
-
-REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
-
-
-async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
-    answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
-    async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:
-        assert await client.request(GET, timeout_s=5) == b"in"
-        assert await lines_of(client) == [b"line"]
-    shown = [asked.headers["Authorization"] for asked in script.received]
-    assert shown == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
-
-
-async def test_a_failed_renewal_raises_its_reason():
-    """The error says more than 401."""
-    async with (
-        scripted(REFUSED, REFUSED, REFUSED) as script,
-        KubeClient(Renewing(script.url, last=2)) as client,
-    ):
-        twice = await failure(client, GET)
-        failed = await failure(client, GET)
-    assert (type(twice), twice.message) == (Unauthorized, "expired")
-    assert (type(failed), "exit code 1" in failed.message) == (Unauthorized, True)
 
 
 async def test_a_line_without_end_is_refused():

@@ -1,7 +1,6 @@
 """Real kubeconfig files against real TLS servers: authentication, and renewal of identities."""
 
 import asyncio
-import base64
 import ssl
 import sys
 import tempfile
@@ -17,16 +16,10 @@ from scheduler.daemon.kube.credentials import REREAD_S, Credentials, Endpoint, l
 from scheduler.daemon.kube.login import Identity
 from scheduler.daemon.kube.requests import get_pod
 from scheduler.errors import SettingsError, Unauthorized, Unreachable
-from tests.daemon.kube.kubeconfigs import changed, id_token, written
-from tests.support.certificates import Authority
+from tests.daemon.kube.kubeconfigs import changed, encoded, id_token, loaded, written
 from tests.support.scripted_server import answering
 
 GET = get_pod("d", "p")
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @asynccontextmanager
@@ -63,10 +56,6 @@ class Clock:
         return self.now_s
 
 
-async def loaded(path, **options):
-    return await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
-
-
 async def answer_to(credentials):
     async with KubeClient(credentials) as client:
         return (await client.request(GET, timeout_s=5)).decode()
@@ -74,10 +63,6 @@ async def answer_to(credentials):
 
 async def seen(path):
     return await answer_to(await loaded(path))
-
-
-def encoded(path):
-    return base64.b64encode(path.read_bytes()).decode()
 
 
 VALID = id_token("alice", exp=4e9)
@@ -110,8 +95,9 @@ async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, author
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     pair = authority.issue("alice", subject="CN=alice,O=team")
     if inline:
-        trust = {"certificate-authority-data": encoded(authority.pair.cert)}
-        user = {"client-certificate-data": encoded(pair.cert), "client-key-data": encoded(pair.key)}
+        cert, key = (encoded(file.read_bytes()) for file in (pair.cert, pair.key))
+        trust = {"certificate-authority-data": encoded(authority.pair.cert.read_bytes())}
+        user = {"client-certificate-data": cert, "client-key-data": key}
     else:
         (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
         trust = {"certificate-authority": "ca.crt"}

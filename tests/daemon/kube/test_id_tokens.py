@@ -1,7 +1,6 @@
 """ID tokens of `auth-provider: oidc`, renewed by an issuer with a certificate of its own authority."""
 
 import asyncio
-import base64
 import ssl
 import sys
 import time
@@ -10,10 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.errors import SettingsError
-from tests.daemon.kube.kubeconfigs import changed, id_token, written
-from tests.support.certificates import Authority
+from tests.daemon.kube.kubeconfigs import changed, encoded, id_token, loaded, written
 from tests.support.scripted_server import answering
 
 pytestmark = [
@@ -27,17 +24,8 @@ HOUR_S = 3600.0
 EXPIRED = id_token("expired", exp=1.0)
 
 
-def encoded(content):
-    return base64.b64encode(content).decode()
-
-
 def valid(name, lifetime_s=HOUR_S):
     return id_token(name, exp=int(time.time() + lifetime_s))
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 class Issuer:
@@ -84,10 +72,6 @@ def kubeconfig(folder, issuer, authority, **config):
     present = {name: value for name, value in fields.items() if value is not None}
     user = {"auth-provider": {"name": "oidc", "config": present}}
     return written(folder / "config", changed(user=user))
-
-
-async def loaded(path, **options):
-    return await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
 
 
 OLD = {
@@ -146,17 +130,9 @@ NO_TOKEN = "no new ID token from the issuer: "
 REFUSALS = {
     "a refused refresh token": (400, {}, f"{FIELD}: found {NO_TOKEN}400, message='Bad Request'"),
     "no ID token": ({"access_token": "a"}, {}, f"{NO_TOKEN}Object missing required field `id_token`"),
-    "no JWT": (
-        {"id_token": "secret"},
-        {},
-        f"{FIELD}: found an ID token that is no JWT, expected credentials",
-    ),
+    "no JWT": ({"id_token": "secret"}, {}, f"{FIELD}: found an ID token that is no JWT"),
     "an unknown authority": (400, {"idp_certificate_authority": None}, "CERTIFICATE_VERIFY_FAILED"),
-    "a CA that is not PEM": (
-        400,
-        {"idp_certificate_authority_data": "eA=="},
-        f"{FIELD}.idp-certificate-authority-data: found ",
-    ),
+    "a CA that is not PEM": (400, {"idp_certificate_authority_data": "eA=="}, "authority-data: found "),
     "a missing CA": (400, {"idp_certificate_authority": "gone"}, "/gone, expected an existing file"),
     "no refresh token": (400, {"refresh_token": None}, f"{FIELD}: found no refresh-token for an ID token"),
     "plain HTTP": (400, {"idp_issuer_url": "http://h"}, "idp-issuer-url 'http://h', which is no https URL"),

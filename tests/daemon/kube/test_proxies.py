@@ -13,8 +13,7 @@ from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.proxies import proxy_of
 from scheduler.daemon.kube.requests import WatchPath, bind, delete_pod, get_pod, watch
 from scheduler.errors import SettingsError, Unreachable
-from tests.daemon.kube.kubeconfigs import changed, written
-from tests.support.certificates import Authority
+from tests.daemon.kube.kubeconfigs import changed, loaded, written
 from tests.support.connect_proxy import connect_proxy
 
 PROXY = "http://proxy:3128"
@@ -85,11 +84,6 @@ def test_a_proxy_that_cannot_be_asked_is_named_by_its_variable(value):
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
 @asynccontextmanager
 async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
     """
@@ -119,10 +113,15 @@ async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
         await server.start_server(ssl=tls)
     except OSError:
         pytest.skip(f"this machine has no {listens}")
-    try:
+    async with server:
         yield server.port
-    finally:
-        await server.close()
+
+
+@asynccontextmanager
+async def proxied(authority, host, **server):
+    """Yield a proxy to such a server."""
+    async with api_server(authority, host=host, **server) as port, connect_proxy("127.0.0.1", port) as proxy:
+        yield proxy
 
 
 async def all_answers(credentials):
@@ -146,24 +145,13 @@ def kubeconfig(folder, authority, server, **cluster):
 @pytest.mark.parametrize("how", ["the environment", "proxy-url"])
 async def test_everything_goes_through_a_tunnel_of_the_proxy(tmp_path, authority, how):
     """The API server's name is known to the proxy alone; TLS is between us and the API server."""
-    async with (
-        api_server(authority, host="DNS:api.invalid") as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "DNS:api.invalid") as proxy:
         url = proxy.url.replace("//", "//user:word@")
-        path = kubeconfig(
-            tmp_path,
-            authority,
-            "https://api.invalid:6443",
-            **({"proxy-url": url} if how == "proxy-url" else {}),
-        )
-        environ = (
-            {"HTTPS_PROXY": url, "NO_PROXY": "10.0.0.0/8"} if how == "the environment" else {"NO_PROXY": "*"}
-        )
-        assert (
-            await all_answers(await load_credentials(kubeconfig=path, master=None, environ=environ))
-            == ANSWERS
-        )
+        cluster, environ = {"proxy-url": url}, {"NO_PROXY": "*"}
+        if how == "the environment":
+            cluster, environ = {}, {"HTTPS_PROXY": url, "NO_PROXY": "10.0.0.0/8"}
+        path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **cluster)
+        assert await all_answers(await loaded(path, environ=environ)) == ANSWERS
     assert set(proxy.asked) == {"CONNECT api.invalid:6443 HTTP/1.1"}
     assert set(proxy.credentials) == {"Basic dXNlcjp3b3Jk"}
 
@@ -172,10 +160,7 @@ async def test_a_service_account_reaches_the_server_through_the_proxy(tmp_path, 
     """In a pod, where the address is one of IPv6."""
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
-    async with (
-        api_server(authority, host="IP:fd00::1") as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "IP:fd00::1") as proxy:
         environ = {
             "KUBERNETES_SERVICE_HOST": "fd00::1",
             "KUBERNETES_SERVICE_PORT": "443",
@@ -195,13 +180,9 @@ async def test_an_api_server_on_ipv6_is_reached_without_a_proxy_and_with_one(tmp
     ):
         server = f"https://[::1]:{port}"
         path = kubeconfig(tmp_path, authority, server)
-        environ = {"HTTPS_PROXY": "http://127.0.0.1:1"}
-        assert (
-            await all_answers(await load_credentials(kubeconfig=path, master=None, environ=environ))
-            == ANSWERS
-        )
+        assert await all_answers(await loaded(path, environ={"HTTPS_PROXY": "http://127.0.0.1:1"})) == ANSWERS
         path = kubeconfig(tmp_path, authority, server, **{"proxy-url": proxy.url})
-        assert await all_answers(await load_credentials(kubeconfig=path, master=None, environ={})) == ANSWERS
+        assert await all_answers(await loaded(path)) == ANSWERS
     assert set(proxy.asked) == {f"CONNECT [::1]:{port} HTTP/1.1"}
 
 
@@ -209,7 +190,7 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
     """Else its address would be looked for in vain: the message of the API server's would be about another machine."""
     path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **{"proxy-url": "http://127.0.0.1:1"})
     with pytest.raises(Unreachable) as caught:
-        await all_answers(await load_credentials(kubeconfig=path, master=None, environ={}))
+        await all_answers(await loaded(path))
     assert caught.value.reason == "ConnectionRefused"
     assert "127.0.0.1:1" in caught.value.message
 
@@ -217,13 +198,9 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
 async def test_a_deletion_that_lost_its_answer_is_not_sent_again_through_a_proxy(tmp_path, authority):
     """The answer of a second one would not tell whether the first one deleted the pod. A read had no effect."""
     n_lost: Counter[str] = Counter()
-    async with (
-        api_server(authority, host="DNS:api.invalid", n_lost=n_lost) as port,
-        connect_proxy("127.0.0.1", port) as proxy,
-    ):
+    async with proxied(authority, "DNS:api.invalid", n_lost=n_lost) as proxy:
         path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **{"proxy-url": proxy.url})
-        credentials = await load_credentials(kubeconfig=path, master=None, environ={})
-        async with KubeClient(credentials) as client:
+        async with KubeClient(await loaded(path)) as client:
             for request, in_doubt in ((delete_pod("d", "p", "u"), True), (get_pod("d", "p"), False)):
                 with pytest.raises(Unreachable) as caught:
                     await client.request(request, timeout_s=5)

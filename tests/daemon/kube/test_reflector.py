@@ -22,7 +22,6 @@ def published_of(name, rv):
 
 
 async def test_pages_then_a_watch_that_resumes_where_it_ended():
-    """Two pages, a watch that ends, and a watch from the last version."""
     answers = [
         reply(page(pod("a", 1), token="next")),
         reply(page(pod("b", 2))),
@@ -72,14 +71,6 @@ async def test_failures_of_list_and_watch_are_published_and_retried(failures, er
         changes, pauses = await published(script, published_of("a", 11))
     assert [type(change.error) for change in changes if isinstance(change, Interrupted)] == [error, error]
     assert pauses == pytest.approx([pause_s, pause_s])
-
-
-async def test_a_refused_connection_is_retried_with_growing_pauses():
-    async with scripted() as script:
-        pass
-    changes, pauses = await published(script, lambda c: isinstance(c, Interrupted) and c.retry_in_s > 2)
-    assert pauses == [0.375, 0.75, 1.5]
-    assert {change.error.reason for change in changes} == {"ConnectionRefused"}
 
 
 async def test_other_tasks_run_during_thousands_of_events():

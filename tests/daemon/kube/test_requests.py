@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler import errors
-from scheduler.daemon.kube import requests, responses
+from scheduler.daemon.kube import access_reviews, requests, responses
 from scheduler.daemon.kube.rate_limit import TokenBucket
 from tests.support.api_bodies import body, pod
 
@@ -70,7 +70,6 @@ RETRY_AFTER = {
 
 @pytest.mark.parametrize(("header", "details", "seconds"), RETRY_AFTER.values(), ids=RETRY_AFTER)
 def test_the_requested_pause_is_read(header, details, seconds):
-    """From the header, else from the Status."""
     error = responses.api_error(429, body(429, "TooManyRequests", **details), retry_after=header)
     assert error.retry_after_s == seconds
 
@@ -87,6 +86,22 @@ def test_a_pods_node_is_empty_until_it_is_bound():
     assert responses.decode_written(json.dumps(bound).encode()).spec.node_name == "n"
     with pytest.raises(errors.ServerFault, match="not a Pod"):
         responses.decode_written(b"<html>")
+
+
+NO_UTF_8 = {
+    responses.decode_page: b'{"metadata":{"resourceVersion":"\xff"}}',
+    responses.decode_lease: b'{"metadata":{},"spec":{"holderIdentity":"\xff"}}',
+    responses.decode_written: b'{"metadata":{"uid":"\xff"}}',
+    responses.shows_free_lease: b'{"type":"\xff","object":{}}',
+    access_reviews.decode_user: b'{"status":{"user":{"username":"\xff"}}}',
+}
+
+
+@pytest.mark.parametrize(("decode", "text"), NO_UTF_8.items(), ids=[each.__name__ for each in NO_UTF_8])
+def test_an_answer_that_is_no_utf_8_is_a_fault_of_the_server(decode, text):
+    """msgspec 0.19, the oldest that may be installed, raises another error for it than for what is no JSON."""
+    with pytest.raises(errors.ServerFault, match="not a "):
+        decode(text)
 
 
 def test_a_token_bucket_allows_a_burst_and_then_its_rate():

@@ -79,8 +79,12 @@ async def serving(server: Server, n_most: int = 4) -> AsyncIterator[tuple[Raw, D
         await raw.ended()
 
 
-def saying(*answers: bytes, stays: bool = True) -> Server:
+def saying(*answers: bytes, stays: bool = True, after: asyncio.Event | None = None) -> Server:
+    """Return a server that gives these answers, the last again and again, once the event is set."""
+
     async def answer(number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
+        if after is not None:
+            await after.wait()
         writer.write(answers[min(number, len(answers)) - 1])
         return stays
 
@@ -176,33 +180,19 @@ async def test_a_read_is_sent_once_more():
 async def test_a_late_response_reaches_no_other_request():
     """The connection is closed on timeout, and the next request gets a new one. A read had no effect."""
     late = asyncio.Event()
-
-    async def server(number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
-        if number <= 2:
-            await late.wait()
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst")
-        else:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond")
-        return True
-
-    async with serving(server, n_most=1) as (raw, transport):
+    first = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst"
+    async with serving(saying(first, first, OK, after=late), n_most=1) as (raw, transport):
         for request, unknown in ((POST, True), (GET, False)):
             error = await failure(transport, request, timeout_s=0.05)
             assert (error.reason, error.took_effect_unknown) == ("Timeout", unknown)
         late.set()
-        assert (await transport.send(POST, None, 5.0)).body == b"second"
+        assert (await transport.send(POST, None, 5.0)).body == b"ok"
         assert [number for number, _ in raw.asked] == [1, 2, 3]
 
 
 async def test_a_request_that_never_got_a_connection_took_no_effect():
     release = asyncio.Event()
-
-    async def server(_number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
-        await release.wait()
-        writer.write(OK)
-        return True
-
-    async with serving(server, n_most=1) as (raw, transport):
+    async with serving(saying(OK, after=release), n_most=1) as (raw, transport):
         first = asyncio.create_task(transport.send(POST, None, 5.0))
         await raw.was_asked.wait()
         error = await failure(transport, timeout_s=0.05)
@@ -234,11 +224,8 @@ async def test_an_old_idle_connection_is_replaced():
             max_connections=4,
             now_s=lambda: clock[0],
         )
-        for now_s, n_connections in (
-            (0.0, 1),
-            (transport_module.IDLE_S - 1, 1),
-            (2 * transport_module.IDLE_S, 2),
-        ):
+        idle_s = transport_module.IDLE_S
+        for now_s, n_connections in ((0.0, 1), (idle_s - 1, 1), (2 * idle_s, 2)):
             clock[0] = now_s
             await transport.send(POST, None, 5.0)
             assert raw.n_connections == n_connections
@@ -266,11 +253,7 @@ async def test_a_token_cannot_inject_headers(token: str):
 
 async def test_closing_ends_requests_in_flight():
     """A write that was sent may have taken effect."""
-
-    async def server(_number: int, _head: bytes, _writer: asyncio.StreamWriter) -> bool:
-        return True
-
-    async with serving(server) as (raw, transport):
+    async with serving(saying(b"")) as (raw, transport):
         asking = asyncio.create_task(failure(transport, timeout_s=30.0))
         await raw.was_asked.wait()
         await transport.close()

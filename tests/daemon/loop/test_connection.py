@@ -37,17 +37,16 @@ async def answered(*codes: int) -> tuple[list[float], str]:
     return pauses, written.getvalue()
 
 
-async def test_roles_that_come_late_are_waited_for() -> None:
-    pauses, log = await answered(403, 403, 403)
-    assert pauses == [2.0, 2.0, 2.0]
-    (line,) = log.splitlines()
-    assert "The API server forbids the list of pods; trying again" in line
+FORBIDS = "The API server forbids the list of pods; trying again"
+LATE = "The API server does not answer yet; trying again"
 
 
-async def test_a_server_that_ends_while_its_roles_are_late_is_waited_for() -> None:
-    pauses, log = await answered(403, 503)
-    assert pauses == [2.0]
-    assert "The API server does not answer yet; trying again" in log
+@pytest.mark.parametrize(("codes", "told"), [([403] * 3, [FORBIDS]), ([403, 503], [FORBIDS, LATE])])
+async def test_roles_that_come_late_are_waited_for(codes: list[int], told: list[str]) -> None:
+    """Also where the server ends meanwhile."""
+    pauses, log = await answered(*codes)
+    assert pauses == [2.0] * codes.count(403)
+    assert [text in line for text, line in zip(told, log.splitlines(), strict=True)] == [True] * len(told)
 
 
 async def test_a_right_that_stays_missing_ends_the_start_after_a_minute() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.metrics.metrics import Metrics
-from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted, GroupAttempted, Instruction
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.engine.model.stimuli import CycleDue
-from scheduler.engine.state.cluster_view import ClusterView
 from tests.support.driving import Driver
 
 #: Samples of a scrape: (name, labels in order) -> value.
@@ -23,11 +22,11 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 class Observed:
     """A driver whose instructions feed the metrics as the daemon does."""
 
-    def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
+    def __init__(self, *, settings: Settings | None = None, sampled: float = 0.1, **clock: Any) -> None:
         self.metrics = Metrics(version="1.2.3")
-        self.driver = Driver()
-        profiles = build_profiles(default_settings(), ClusterView(self.driver.state))
-        self.observer = self.metrics.cycle_observer(profiles, seed=seed, sampled=sampled)
+        self.driver = Driver(settings=settings)
+        profiles = self.driver.profiles
+        self.observer = self.metrics.cycle_observer(profiles, seed=1, sampled=sampled, **clock)
         self.driver.machine = Machine(
             state=self.driver.state,
             queue=self.driver.queue,

@@ -19,7 +19,7 @@ from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from tests.daemon.metrics.scheduling import Observed
+from tests.daemon.metrics.scheduling import Observed, samples
 from tests.support.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
 from tests.support.driving import NAME, bind_of
 
@@ -121,7 +121,6 @@ def _bind_pods(observed: Observed) -> dict[str, str]:
 
 
 def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
-    """Twelve pods are bound to the same nodes with and without wrapped plugins."""
     timed, bare = _bind_pods(Observed(sampled=1.0)), _bind_pods(Observed(sampled=0.0))
     assert len(bare) == 12
     assert timed == bare
@@ -172,40 +171,34 @@ def test_where_only_room_matters_all_nodes_are_asked_at_once_in_every_cycle(samp
     assert (room.plugin, room.is_only_trial) == ("NodeResourcesFit", True)
 
 
-@pytest.fixture(scope="module")
-def calls() -> dict[tuple[str, str, str], float]:
-    """Return the sampled calls by plugin, extension point and status."""
+CALLS = """
+COUNT{plugin="InterPodAffinity",extension_point="PreFilter",status="Skip"} 12
+COUNT{plugin="NodeAffinity",extension_point="PreFilter",status="Success"} 4
+COUNT{plugin="NodeAffinity",extension_point="PreFilter",status="Skip"} 8
+COUNT{plugin="NodeAffinity",extension_point="Filter",status="Success"} 4
+COUNT{plugin="PodTopologySpread",extension_point="Filter",status="Success"} 4
+COUNT{plugin="NodeResourcesFit",extension_point="PreScore",status="Success"} 8
+COUNT{plugin="NodeResourcesFit",extension_point="Score",status="Success"} 8
+COUNT{plugin="InterPodAffinity",extension_point="ScoreExtensionNormalize",status="Success"} 7
+""".replace("COUNT", _PLUGIN)
+
+
+def test_sampled_calls_are_timed_by_plugin_point_and_status() -> None:
+    """
+    Statuses as upstream's. A plugin that skips is not called again in that cycle, one node is not scored.
+
+    A plugin that does not normalise has no such series: upstream makes no call then.
+    """
     observed = Observed(sampled=1.0)
     _bind_pods(observed)
-    found = {}
-    for (name, labels), n in observed.samples().items():
-        if name == _PLUGIN:
-            by_label = dict(labels)
-            found[by_label["plugin"], by_label["extension_point"], by_label["status"]] = n
-    return found
-
-
-@pytest.mark.parametrize(
-    ("call", "n"),
-    [
-        pytest.param(("InterPodAffinity", "PreFilter", "Skip"), 12, id="PreFilter that skips"),
-        pytest.param(("NodeAffinity", "PreFilter", "Success"), 4, id="PreFilter that narrows"),
-        pytest.param(("NodeAffinity", "PreFilter", "Skip"), 8, id="and where it skips"),
-        pytest.param(("NodeAffinity", "Filter", "Success"), 4, id="Filter after a narrowing PreFilter"),
-        pytest.param(("PodTopologySpread", "Filter", "Success"), 4, id="Filter, one call for all nodes"),
-        pytest.param(("NodeResourcesFit", "PreScore", "Success"), 8, id="PreScore"),
-        pytest.param(("NodeResourcesFit", "Score", "Success"), 8, id="Score, unless one node is left"),
-        pytest.param(("InterPodAffinity", "ScoreExtensionNormalize", "Success"), 7, id="normalising"),
-    ],
-)
-def test_sampled_calls_are_timed_by_plugin_point_and_status(calls, call, n) -> None:
-    """Statuses as upstream's; a plugin that skips is not called again in that cycle."""
-    assert calls[call] == n
-
-
-def test_a_plugin_that_does_not_normalise_has_no_such_series(calls) -> None:
-    """Upstream makes no call then."""
-    assert ("NodeResourcesFit", "ScoreExtensionNormalize", "Success") not in calls
+    found, expected = observed.samples(), samples(CALLS.encode())
+    assert {each: found.get(each) for each in expected} == expected
+    labels = (
+        ("extension_point", "ScoreExtensionNormalize"),
+        ("plugin", "NodeResourcesFit"),
+        ("status", "Success"),
+    )
+    assert (_PLUGIN, labels) not in found
 
 
 def test_evaluations_are_counted_in_every_cycle_unless_skipped() -> None:

@@ -33,10 +33,8 @@ class Log:
         self.logger = Logger(self.stdlib)
 
 
-def _text(write: Callable[[Logger], None]) -> str:
-    log = Log(TextLines(), verbosity=10)
-    write(log.logger)
-    (line,) = log.lines
+def _without_time(line: str) -> str:
+    """Return the severity and the message of a line in klog's form."""
     found = _HEAD.fullmatch(line)
     assert found is not None, line
     return f"{found[1]} {found[2]}"
@@ -51,40 +49,21 @@ def _json(write: Callable[[Logger], None]) -> dict[str, object]:
     return decoded
 
 
-@pytest.mark.parametrize(
-    ("write", "line"),
-    [
-        pytest.param(
-            lambda log: log.info(
-                2, "Successfully bound pod to node", pod="shop/web-1", node="n7", evaluatedNodes=5
-            ),
-            'I "Successfully bound pod to node" pod="shop/web-1" node="n7" evaluatedNodes=5',
-            id="info",
-        ),
-        pytest.param(
-            lambda log: log.error("Error scheduling pod; retrying", pod="a/b", err=ValueError('bad "x"')),
-            'E "Error scheduling pod; retrying" pod="a/b" err="bad \\"x\\""',
-            id="error",
-        ),
-        pytest.param(
-            lambda log: log.info(0, "m", plugins=["A", "B"], zones={"z2", "z1"}),
-            'I "m" plugins=["A","B"] zones=["z1","z2"]',
-            id="lists and sets",
-        ),
-        pytest.param(
-            lambda log: log.info(0, "m", yes=True, none=None, seconds=0.25),
-            'I "m" yes=true none=null seconds=0.25',
-            id="scalars",
-        ),
-        pytest.param(
-            lambda log: log.info(0, "m", many=list(range(1000))),
-            'I "m" many=[' + ",".join(map(str, range(99))) + ',"..."]',
-            id="a long list is cut",
-        ),
-    ],
-)
-def test_a_text_line_has_klogs_form(write: Callable[[Logger], None], line: str) -> None:
-    assert _text(write) == line
+def test_text_lines_have_klogs_form() -> None:
+    """Lists, sets and scalars as JSON; a long list is cut."""
+    log = Log(TextLines(), verbosity=10)
+    log.logger.info(2, "Successfully bound pod to node", pod="shop/web-1", node="n7", evaluatedNodes=5)
+    log.logger.error("Error scheduling pod; retrying", pod="a/b", err=ValueError('bad "x"'))
+    log.logger.info(0, "m", plugins=["A", "B"], zones={"z2", "z1"})
+    log.logger.info(0, "m", yes=True, none=None, seconds=0.25)
+    log.logger.info(0, "m", many=list(range(1000)))
+    assert [_without_time(line) for line in log.lines] == [
+        'I "Successfully bound pod to node" pod="shop/web-1" node="n7" evaluatedNodes=5',
+        'E "Error scheduling pod; retrying" pod="a/b" err="bad \\"x\\""',
+        'I "m" plugins=["A","B"] zones=["z1","z2"]',
+        'I "m" yes=true none=null seconds=0.25',
+        'I "m" many=[' + ",".join(map(str, range(99))) + ',"..."]',
+    ]
 
 
 def test_a_line_names_its_caller() -> None:
@@ -122,7 +101,9 @@ def test_a_pair_cannot_replace_the_message() -> None:
 @example("\x1b[2J\x07\x85\u2028\u202e\ud800\x7f\\")
 def test_any_value_is_written_on_one_printable_line(text: str) -> None:
     """Names and errors come from outside: they must not break or forge a line or control the terminal."""
-    line = _text(lambda log: log.info(0, "m", name=text, err=ValueError(text), list=[text]))
+    log = Log(TextLines())
+    log.logger.info(0, "m", name=text, err=ValueError(text), list=[text])
+    (line,) = map(_without_time, log.lines)
     assert line.isprintable()
     line.encode()
     assert _json(lambda log: log.info(0, "m", name=text))["name"] == text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.daemon.metrics.instrument import LONGEST_CALL_S
-from scheduler.daemon.metrics.metrics import Metrics
-from scheduler.engine.core.machine import Machine
-from scheduler.engine.model.instructions import Attempted, Instruction
+from scheduler.engine.model.instructions import Instruction
 from scheduler.sdk.plugin import (
     SKIP,
     Action,
@@ -23,11 +20,10 @@ from scheduler.sdk.plugin import (
     unschedulable,
 )
 from scheduler.sdk.testing import Cluster
-from tests.daemon.metrics.scheduling import Samples, samples, value
-from tests.support.driving import NAME, Driver, kinds
+from tests.daemon.metrics.scheduling import Observed, value
+from tests.support.driving import NAME, Driver, attempt_of, kinds
 
 N_CALLS = 30
-FAILED = "running PreFilter plugin \"Mine\": KeyError: 'team' (test_out_of_tree_failures.py, line "
 
 
 class Identity:
@@ -52,23 +48,14 @@ class Identity:
         return self.scoring()
 
 
-class _Run:
-    """A machine whose profile has the plugin, its metrics, and what it told."""
+class _Run(Observed):
+    """A scheduler whose profile has the plugin."""
 
     def __init__(self) -> None:
         self.clock_s = 0.0
-        self.metrics = Metrics()
-        self.driver = Driver(settings=Cluster(plugins=[Identity]).settings)
-        driver = self.driver
-        driver.machine = Machine(
-            state=driver.state,
-            queue=driver.queue,
-            profiles=driver.profiles,
-            rng=random.Random(1),
-            observer=self.metrics.cycle_observer(driver.profiles, seed=1, now_s=lambda: self.clock_s),
-        )
+        super().__init__(settings=Cluster(plugins=[Identity]).settings, now_s=lambda: self.clock_s)
         for number in range(2):
-            driver.node(f"n{number}")
+            self.driver.node(f"n{number}")
         self.n_pods = 0
 
     def overrun(self, result: Any) -> Any:
@@ -80,12 +67,9 @@ class _Run:
         """Create a pod and run a cycle; return its instructions."""
         self.n_pods += 1
         pod = self.driver.pod(f"p{self.n_pods}", labels=labels)
-        told = self.driver.cycle()
+        told = self.cycle()
         self.driver.lose(pod)
         return told
-
-    def samples(self) -> Samples:
-        return samples(self.metrics.render())
 
     def counted(self, reason: str) -> float:
         name = "affinity_scheduler_plugin_failures_total"
@@ -101,33 +85,23 @@ def _fail() -> Any:
     raise KeyError("team")
 
 
-def _message(told: list[Instruction]) -> str:
-    (attempt,) = [one for one in told if isinstance(one, Attempted)]
-    return attempt.message
-
-
-def test_a_filter_that_raises_fails_each_pod_that_it_is_about(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))
+@pytest.mark.parametrize(
+    ("method", "failing"),
+    [
+        pytest.param("filtering", _fail, id="a filter that raises"),
+        pytest.param("scoring", lambda: FinalScores(np.full(2, 200)), id="scores that are none"),
+    ],
+)
+def test_a_plugin_that_fails_fails_each_pod_that_it_is_about(
+    run: _Run, monkeypatch: pytest.MonkeyPatch, method: str, failing: Callable[[], Any]
+):
+    monkeypatch.setattr(Identity, method, staticmethod(failing))
     for _ in range(N_CALLS):
-        assert _message(run.schedule(team="a")).startswith(FAILED)
+        assert attempt_of(run.schedule(team="a")).result == "error"
     assert run.counted("error") == N_CALLS
     assert kinds(run.schedule()) == ["Bind"]
-    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: SKIP))
+    monkeypatch.setattr(Identity, method, staticmethod(lambda: SKIP))
     assert kinds(run.schedule(team="a"))[0] == "Bind"
-
-
-def test_scores_that_are_none_fail_each_pod_too(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Identity, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
-    for _ in range(N_CALLS):
-        assert "expected 0 to 100" in _message(run.schedule(team="a"))
-    assert run.counted("error") == N_CALLS
-
-
-def test_the_answer_of_a_filter_that_takes_too_long_counts(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: run.overrun(SKIP)))
-    for _ in range(N_CALLS):
-        assert kinds(run.schedule(team="a"))[0] == "Bind"
-    assert run.counted("overrun") == N_CALLS
 
 
 def test_a_hint_that_raises_is_counted_and_its_pod_tried(run: _Run, monkeypatch: pytest.MonkeyPatch):
@@ -155,12 +129,12 @@ def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.Monk
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(
     run: _Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """An out-of-tree plugin's time is in the same series as the time of all others."""
+    """In the same series as all others'. The answer of one that takes too long counts."""
     monkeypatch.setattr(
         Identity, "filtering", staticmethod(lambda: run.overrun(SKIP) if run.n_pods % 2 else SKIP)
     )
     for _ in range(100):
-        run.schedule(team="a")
+        assert kinds(run.schedule(team="a"))[0] == "Bind"
     assert run.counted("overrun") == 50
     name = "scheduler_plugin_execution_duration_seconds_count"
     n_observed = value(run.samples(), name, plugin="Mine", extension_point="PreFilter", status="Skip")

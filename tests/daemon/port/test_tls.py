@@ -12,24 +12,23 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from scheduler.daemon.metrics.logs import Logger
+from scheduler.daemon.port import certificates
 from scheduler.daemon.port.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s, issue
 from scheduler.daemon.port.serving_certificate import SELF_SIGNED_HOSTS, SelfSignedCertificate
 from scheduler.daemon.port.tls import KeyPair, load_pair, server_context
-from scheduler.sandbox.devcluster.cluster import DevCluster
-from tests.support import accounts
+from scheduler.errors import SettingsError
 from tests.tools.webhook.memory_store import Served
 
 NOW_S = 1_800_000_000.0
-WITHOUT = (
-    "import sys; sys.modules['cryptography'] = None; from scheduler.cli.main import main; sys.exit(main())"
-)
+LOG = Logger(logging.getLogger("tls"))
 
 
 def test_a_self_signed_pair_is_renewed_a_month_before_it_expires():
     served, now_s = Served(), [NOW_S]
-    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")), clock_s=lambda: now_s[0])
+    keeper = SelfSignedCertificate(served, log=LOG, clock_s=lambda: now_s[0])
     keeper.load()
     keeper.load()
     assert len(served.pairs) == 1
@@ -51,7 +50,7 @@ async def test_the_age_is_checked_periodically():
         if len(rounds) == 3:
             raise asyncio.CancelledError
 
-    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")))
+    keeper = SelfSignedCertificate(served, log=LOG)
     with pytest.raises(asyncio.CancelledError):
         await keeper.run(sleep)
     assert (len(served.pairs), len(rounds)) == (1, 3)
@@ -107,17 +106,12 @@ def test_the_webhook_says_what_it_lacks(missing: str):
     )
 
 
-async def test_without_cryptography_the_error_says_what_to_do(tmp_path: Path):
-    async with DevCluster() as cluster:
-        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", WITHOUT, "run", "--kubeconfig", str(kubeconfig)),
-            *("--bind-address", "0.0.0.0"),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, said = await process.communicate()
-    assert process.returncode == 2
-    assert said.decode() == (
-        "--bind-address: found no certificate, and none can be made, expected --tls-cert-file and "
-        "--tls-private-key-file, or: pip install 'affinity-scheduler[tls]'\n"
-    )
+def test_without_cryptography_the_error_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.delitem(sys.modules, certificates.__name__)
+    monkeypatch.delattr(certificates.__name__)
+    with pytest.raises(SettingsError) as caught:
+        SelfSignedCertificate(Served(), log=LOG).load()
+    assert str(caught.value) == snapshot

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.daemon.settings.loading import parse_settings
@@ -82,10 +82,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def test_the_unmutated_file_is_read():
-    settings = parse_settings(yaml.safe_dump(FULL), "f")
-    assert parse_settings(resolved_yaml(settings), "again") == settings
+    resolved = parse_settings(yaml.safe_dump(FULL), "f")
+    assert parse_settings(resolved_yaml(resolved), "again") == resolved
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_a_file_with_odd_values_is_read_or_refused(data):
     document = copy.deepcopy(FULL)
@@ -103,9 +104,9 @@ def test_a_file_with_odd_values_is_read_or_refused(data):
             case _:
                 container[data.draw(st.text(max_size=3))] = data.draw(ODD)
     try:
-        settings = parse_settings(yaml.safe_dump(document), "f")
+        resolved = parse_settings(yaml.safe_dump(document), "f")
     except InvalidSettingsError as error:
         assert error.lines
         assert all(line.startswith("f: ") and line.isprintable() for line in error.lines)
     else:
-        assert parse_settings(resolved_yaml(settings), "again") == settings
+        assert parse_settings(resolved_yaml(resolved), "again") == resolved

@@ -88,40 +88,49 @@ def _pods(n_pods: int) -> list[Pod]:
     return [driver.decoded(build.pod(f"p{number}")) for number in range(n_pods)]
 
 
+def _writer(server: _Server) -> ReservationWriter:
+    return ReservationWriter(Sender(server, sleep=FakeSleep()))  # type: ignore[arg-type]  # it answers its requests
+
+
 async def _reserved(server: _Server, writes: Sequence[ClaimReservation]) -> list[ReservationWritten]:
-    writer = ReservationWriter(Sender(server, sleep=FakeSleep()))  # type: ignore[arg-type]  # it answers the requests of this writer
+    writer = _writer(server)
     instructions = (WriteReservation(write.pod, "a", (write,)) for write in writes)
     answers = await asyncio.gather(*map(writer.write, instructions))
     assert not writer._claims._turns, "turns end with the last pod that waits"
     return answers
 
 
+async def _problems(server: _Server, n_pods: int) -> list[str]:
+    """Return why pods p0, p1 and so on could not reserve the claim c; empty for those that could."""
+    claim = server.shown("c")
+    writes = [ClaimReservation(claim, pod, None) for pod in _pods(n_pods)]
+    return [answer.problem for answer in await _reserved(server, writes)]
+
+
+def _names(n_pods: int) -> list[str]:
+    return sorted(f"p{number}" for number in range(n_pods))
+
+
 async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
     """The first pod's, and one of all that came meanwhile; before, most of them failed on conflicts."""
     server = _allocated()
-    claim = server.shown("c")
-    pods = _pods(MAX_CONSUMERS)
+    claim, pods = server.shown("c"), _pods(MAX_CONSUMERS)
     answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in pods])
     assert [answer.problem for answer in answers] == [""] * MAX_CONSUMERS
     assert len(server.requests) <= 2
-    assert sorted(server.reserved("c")) == sorted(pod.name for pod in pods)
+    assert sorted(server.reserved("c")) == _names(MAX_CONSUMERS)
     assert {answer.versions for answer in answers} <= {("2",), ("3",)}
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param({}, id="not allocated"),
-        pytest.param({"allocation": _allocation()}, id="with the same devices"),
-        pytest.param(
-            {
-                "allocation": _allocation(),
-                "reservedFor": [{"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}],
-            },
-            id="with the same devices, and reserved for the pod",
-        ),
-    ],
-)
+P0 = {"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}
+STATUSES: dict[str, Json] = {
+    "not allocated": {},
+    "with the same devices": {"allocation": _allocation()},
+    "with the same devices, and reserved for the pod": {"allocation": _allocation(), "reservedFor": [P0]},
+}
+
+
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
 async def test_another_claim_of_the_name_is_not_written(status: Json) -> None:
     """It was not decided for; what the pod shall use of it, another decision says."""
     server = _Server()
@@ -136,14 +145,8 @@ async def test_another_claim_of_the_name_is_not_written(status: Json) -> None:
 
 
 async def test_one_pod_too_many_fails_alone() -> None:
-    server = _allocated()
-    claim = server.shown("c")
-    answers = await _reserved(
-        server, [ClaimReservation(claim, pod, None) for pod in _pods(MAX_CONSUMERS + 1)]
-    )
-    problems = [answer.problem for answer in answers if answer.problem]
-    assert len(problems) == 1
-    assert "Too many: 257" in problems[0]
+    (problem,) = filter(None, await _problems(_allocated(), MAX_CONSUMERS + 1))
+    assert "Too many: 257" in problem
 
 
 async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() -> None:
@@ -151,37 +154,26 @@ async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() 
     server.put(resource_claim("c"))
     claim = server.shown("c")
     first, second, third = _pods(3)
-    writes = [
-        ClaimReservation(claim, first, _decided()),
-        ClaimReservation(claim, second, _decided("gpu-1")),
-        ClaimReservation(claim, third, _decided()),
-    ]
-    answers = await _reserved(server, writes)
-    assert [answer.problem for answer in answers] == [
-        "",
-        "claim default/c got allocated elsewhere in the meantime",
-        "",
-    ]
+    decided = ((first, "gpu-0"), (second, "gpu-1"), (third, "gpu-0"))
+    writes = [ClaimReservation(claim, pod, _decided(device)) for pod, device in decided]
+    problem = "claim default/c got allocated elsewhere in the meantime"
+    assert [answer.problem for answer in await _reserved(server, writes)] == ["", problem, ""]
     assert server.reserved("c") == ["p0", "p2"]
 
 
 async def test_pods_that_were_written_along_share_the_fate_of_the_write() -> None:
     """No answer comes: every pod is told after the tries of one, and not each after tries of its own."""
     server = _allocated()
-    claim = server.shown("c")
     server.loses = lambda _: True
-    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(50)])
-    assert all("connection reset" in answer.problem for answer in answers)
+    assert all("connection reset" in problem for problem in await _problems(server, 50))
     assert len(server.requests) < 50
 
 
 async def test_answers_that_are_lost_reserve_every_pod_once() -> None:
     server = _allocated()
-    claim = server.shown("c")
     server.loses = lambda number: number % 3 == 1
-    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(20)])
-    assert [answer.problem for answer in answers] == [""] * 20
-    assert sorted(server.reserved("c")) == sorted(f"p{number}" for number in range(20))
+    assert await _problems(server, 20) == [""] * 20
+    assert sorted(server.reserved("c")) == _names(20)
 
 
 def _special(pod: Pod, count: int = 1) -> ClaimReservation:
@@ -227,8 +219,7 @@ async def test_the_pod_names_a_created_claim_before_the_claim_is_reserved_and_no
     assert named == [1]
     (claim,) = answer.objects
     assert isinstance(claim, ResourceClaim)
-    writer = ReservationWriter(Sender(server, sleep=FakeSleep()))  # type: ignore[arg-type]  # as in `_reserved`
-    assert await writer.write_all(WriteObjects(pod, (ClaimDeletion(claim),))) == []
+    assert await _writer(server).write_all(WriteObjects(pod, (ClaimDeletion(claim),))) == []
     assert server.claims == {}
     assert server.pod_patches[-1] == {"extendedResourceClaimStatus": None}
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.daemon.kube.client import KubeClient
@@ -17,9 +18,10 @@ from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.writes import conditions
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.sending import Sender
-from scheduler.engine.model.instructions import PatchCondition
+from scheduler.engine.model.instructions import PatchCondition, PatchPodGroup
+from scheduler.engine.model.pod_groups import WHOLE, GroupCondition, GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod, PodCondition
-from tests.support.api_bodies import body
+from tests.daemon.writes.answers import refusal
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted
 
@@ -43,32 +45,29 @@ def logged(log: io.StringIO) -> list[str]:
 
 @asynccontextmanager
 async def writing(
-    script: Script, stream: io.StringIO | None = None, **options: Any
-) -> AsyncIterator[ConditionWriter]:
+    *answers: Any, stream: io.StringIO | None = None, is_ending: Any = lambda _: False, **options: Any
+) -> AsyncIterator[tuple[Script, ConditionWriter]]:
     """Run a writer at second 1000 since the epoch."""
     defaults: dict[str, Any] = {"sleep": FakeSleep(), "jitter": lambda: 0.0}
-    is_ending = options.pop("is_ending", lambda _: False)
-    async with client_of(script) as client:
+    async with asyncio.timeout(5.0), scripted(*answers) as script, client_of(script) as client:
         log = configure(verbosity=0, form="text", stream=stream)
         sender = Sender(client, **(defaults | options))
         writer = ConditionWriter(sender, clock_s=lambda: 1000.0, log=log, is_ending=is_ending)
         task = asyncio.create_task(writer.run())
         try:
-            yield writer
+            yield script, writer
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_newer_condition_replaces_one_that_waits() -> None:
-    """Of two conditions before the first write, only the second is sent."""
     pod = Driver().pod("p")
-    async with scripted(reply()) as script, writing(script) as writer:
+    async with writing(reply()) as (script, writer):
         writer.write(unschedulable(pod, "old"))
         writer.write(unschedulable(pod, "new"))
-        async with asyncio.timeout(5.0):
-            await script.until_received(1)
-            await writer.cancel(pod.uid)
+        await script.until_received(1)
+        await writer.cancel(pod.uid)
     assert sent(script) == [("p", "new")]
 
 
@@ -77,17 +76,15 @@ async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
     driver = Driver()
     pod, other = driver.pod("p"), driver.pod("q")
     release = asyncio.Event()
-
-    async with scripted(held(release, reply()), reply(), reply()) as script, writing(script) as writer:
-        async with asyncio.timeout(5.0):
-            writer.write(unschedulable(pod, "first"))
-            await script.until_received(1)
-            writer.write(unschedulable(pod, "second"))
-            writer.write(unschedulable(other, "only"))
-            await script.until_received(2)
-            assert sent(script) == [("p", "first"), ("q", "only")]
-            release.set()
-            await script.until_received(3)
+    async with writing(held(release, reply()), reply(), reply()) as (script, writer):
+        writer.write(unschedulable(pod, "first"))
+        await script.until_received(1)
+        writer.write(unschedulable(pod, "second"))
+        writer.write(unschedulable(other, "only"))
+        await script.until_received(2)
+        assert sent(script) == [("p", "first"), ("q", "only")]
+        release.set()
+        await script.until_received(3)
     assert sent(script)[2] == ("p", "second")
 
 
@@ -110,30 +107,27 @@ async def test_two_conditions_are_written_at_a_time_unless_many_wait(
             n_open -= 1
 
     monkeypatch.setattr(KubeClient, "request", counted)
-    async with scripted(*answers) as script, writing(script) as writer:
+    async with writing(*answers) as (script, writer):
         for number in range(3):
             writer.write(unschedulable(driver.pod(f"p{number}"), "no room"))
-        async with asyncio.timeout(5.0):
-            await script.until_received(n_sent)
-            release.set()
-            await script.until_received(3)
+        await script.until_received(n_sent)
+        release.set()
+        await script.until_received(3)
     assert most == n_sent
 
 
 async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_flight() -> None:
     pod = Driver().pod("p")
     release = asyncio.Event()
-
-    async with scripted(held(release, reply())) as script, writing(script) as writer:
-        async with asyncio.timeout(5.0):
-            writer.write(unschedulable(pod, "under way"))
-            await script.until_received(1)
-            writer.write(unschedulable(pod, "waiting"))
-            settled = asyncio.create_task(writer.cancel(pod.uid))
-            await asyncio.sleep(0)
-            assert not settled.done()
-            release.set()
-            await settled
+    async with writing(held(release, reply())) as (script, writer):
+        writer.write(unschedulable(pod, "under way"))
+        await script.until_received(1)
+        writer.write(unschedulable(pod, "waiting"))
+        settled = asyncio.create_task(writer.cancel(pod.uid))
+        await asyncio.sleep(0)
+        assert not settled.done()
+        release.set()
+        await settled
     assert sent(script) == [("p", "under way")]
 
 
@@ -150,10 +144,9 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
 ) -> None:
     """A new message is none; the pod's generation is always sent."""
     pod = replace(Driver().pod("p"), scheduled_condition=known, generation=3)
-    async with scripted(reply()) as script, writing(script) as writer:
-        async with asyncio.timeout(5.0):
-            writer.write(unschedulable(pod, "m"))
-            await script.until_received(1)
+    async with writing(reply()) as (script, writer):
+        writer.write(unschedulable(pod, "m"))
+        await script.until_received(1)
     # Merged by type: other conditions stay.
     assert script.received[0].headers["Content-Type"] == STRATEGIC_MERGE
     patch = json.loads(script.received[0].body)
@@ -175,40 +168,48 @@ async def test_failures_are_logged_unless_the_pod_is_gone(
 ) -> None:
     driver = Driver()
     log = io.StringIO()
-    answers = [reply(body(status, "X", text), status=status), reply()]
-    async with scripted(*answers) as script, writing(script, log) as writer:
-        async with asyncio.timeout(5.0):
-            pod = driver.pod("p")
-            writer.write(unschedulable(pod, "m"))
-            await script.until_received(1)
-            await writer.cancel(pod.uid)
-            writer.write(unschedulable(driver.pod("q"), "m"))
-            await script.until_received(2)
-    assert logged(log) == failures
-
-
-async def written(script: Script, **options: Any) -> list[str]:
-    """Write one condition to the end and return the failures."""
-    pod, log = Driver().pod("p"), io.StringIO()
-    async with asyncio.timeout(5.0), writing(script, log, **options) as writer:
+    answers = [refusal(status, message=text), reply()]
+    async with writing(*answers, stream=log) as (script, writer):
+        pod = driver.pod("p")
         writer.write(unschedulable(pod, "m"))
-        await writer.hasten(pod.uid)
-    return logged(log)
+        await script.until_received(1)
+        await writer.cancel(pod.uid)
+        writer.write(unschedulable(driver.pod("q"), "m"))
+        await script.until_received(2)
+    assert logged(log) == failures
 
 
 async def test_nothing_is_sent_about_a_pod_that_ends_meanwhile() -> None:
     """Not even the repetition of a condition that the server was too busy for."""
-    answers = iter([False, True])
-    busy = reply(body(429, "TooManyRequests"), status=429)
-    async with scripted(busy) as script:
-        assert await written(script, is_ending=lambda _: next(answers)) == []
-    assert len(script.received) == 1
+    pod, log, is_ending = Driver().pod("p"), io.StringIO(), iter([False, True])
+    busy = refusal(429, "TooManyRequests")
+    async with writing(busy, stream=log, is_ending=lambda _: next(is_ending)) as (script, writer):
+        writer.write(unschedulable(pod, "m"))
+        await writer.hasten(pod.uid)
+    assert (logged(log), len(script.received)) == ([], 1)
 
 
-async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds() -> None:
-    """A refused connection is retried too; jitter is up to a tenth."""
-    async with scripted() as script:
-        pass
-    sleep = FakeSleep()
-    assert len(await written(script, sleep=sleep, jitter=lambda: 1.0)) == 1
-    assert sleep.slept_s == pytest.approx([0.011, 0.055, 0.275])
+THEN, NOW = "2026-01-01T00:00:00Z", "1970-01-01T00:16:40Z"
+PLACED = GroupCondition("PodGroupInitiallyScheduled", "True", "Scheduled", "", THEN, 1)
+GROUP_TRANSITIONS = {
+    "the first of its type": ([], NOW),
+    "from true to false": ([GroupCondition(WHOLE, "True", "Whole", "", THEN, 1)], NOW),
+    "false before and after": ([GroupCondition(WHOLE, "False", "MembersLost", "1 of 3", THEN, 1)], THEN),
+}
+
+
+@pytest.mark.parametrize(("before", "time"), GROUP_TRANSITIONS.values(), ids=GROUP_TRANSITIONS)
+async def test_a_condition_of_a_group_is_written_beside_its_others(
+    before: list[GroupCondition], time: str
+) -> None:
+    key = GroupKey(GroupKind.KUBERNETES, "default", "gang")
+    group = PodGroup(
+        key, 2, api_version="v1beta1", resource_version="7", generation=2, conditions=(PLACED, *before)
+    )
+    async with writing(reply()) as (script, writer):
+        writer.write(PatchPodGroup(group, False, "MembersLost", "1 of 2", WHOLE))
+        await script.until_received(1)
+    patch = json.loads(script.received[0].body)
+    assert patch["metadata"] == {"resourceVersion": "7"}
+    lost = GroupCondition(WHOLE, "False", "MembersLost", "1 of 2", time, 2)
+    assert msgspec.convert(patch["status"]["conditions"], list[GroupCondition]) == [PLACED, lost]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ from scheduler.daemon.writes.recorder import (
     EventRecorder,
 )
 from scheduler.errors import Unreachable
-from tests.support.api_bodies import body
+from tests.daemon.writes.answers import refusal
 from tests.support.scripted_server import FakeSleep, client_of, held, lost, reply, scripted
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -95,30 +96,24 @@ def test_the_second_patches_a_series_and_further_ones_are_only_counted():
     assert [json.loads(write.request.body)["series"]["count"] for write in series.refresh()] == [7]
 
 
-OTHERS = {
-    "another pod": key_of(name="q"),
-    "another type": key_of(type="Normal"),
-    "another reason": key_of(reason="Scheduled"),
-    "another action": key_of(action="Binding"),
-    "another profile": key_of(reporting_controller="b"),
-    "another related object": key_of(related=ObjectReference("Node", "", "n", "v")),
+#: A second event, and whether it is one of the first one's series.
+SECOND = {
+    "another version of the pod, whose condition is written between two failures": (key_of(rv="6"), True),
+    "another pod": (key_of(name="q"), False),
+    "another type": (key_of(type="Normal"), False),
+    "another reason": (key_of(reason="Scheduled"), False),
+    "another action": (key_of(action="Binding"), False),
+    "another profile": (key_of(reporting_controller="b"), False),
+    "another related object": (key_of(related=ObjectReference("Node", "", "n", "v")), False),
 }
 
 
-def test_another_version_of_the_pod_is_no_other_event():
-    """Its condition is written between two failures, which changes it."""
+@pytest.mark.parametrize(("second", "is_equal"), SECOND.values(), ids=SECOND)
+def test_a_difference_in_more_than_the_note_and_the_version_is_another_event(second, is_equal):
     series = EventSeries()
-    writes = [observed(series, key, "note", 1.0) for key in (key_of(rv="5"), key_of(rv="6"))]
-    assert [write.request.method for write in writes] == ["POST", "PATCH"]
-    assert json.loads(writes[0].request.body)["regarding"]["resourceVersion"] == "5"
-
-
-@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_a_difference_in_more_than_the_note_is_another_event(other):
-    series = EventSeries()
-    writes = [observed(series, key, "note", 1.0) for key in (key_of(), other)]
-    assert [write.request.method for write in writes] == ["POST", "POST"]
-    assert len({json.loads(write.request.body)["metadata"]["name"] for write in writes}) == 2
+    writes = [observed(series, key, "note", 1.0) for key in (key_of(), second)]
+    assert [write.request.method for write in writes] == ["POST", "PATCH" if is_equal else "POST"]
+    assert len({json.loads(write.request.body).get("metadata", {}).get("name") for write in writes}) == 2
 
 
 def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
@@ -204,46 +199,38 @@ def test_notes_fit_the_api(text, bounded):
 
 
 class Recording:
-    """A running recorder with clocks that stand still."""
+    """A running recorder with clocks that stand still, and its server."""
 
-    def __init__(self, script):
+    def __init__(self, script, client, **options):
         self.script = script
         self.sleep = FakeSleep()
         self.now_s = 0.0
         self.n_dropped = 0
+        defaults = {"now_s": lambda: self.now_s, "sleep": self._sleep, "on_dropped": self._on_dropped}
+        self.recorder = EventRecorder(client, clock_s=lambda: 1.0, jitter=lambda: 1.0, **(defaults | options))
 
     def _on_dropped(self):
         self.n_dropped += 1
-
-    async def __aenter__(self):
-        self._client = client_of(self.script)
-        client = await self._client.__aenter__()
-        self.recorder = EventRecorder(
-            client,
-            clock_s=lambda: 1.0,
-            now_s=lambda: self.now_s,
-            sleep=self._sleep,
-            jitter=lambda: 1.0,
-            on_dropped=self._on_dropped,
-        )
-        self._task = asyncio.create_task(self.recorder.run())
-        return self
 
     async def _sleep(self, seconds):
         if seconds == FINISH_S:
             await asyncio.Event().wait()
         await self.sleep(seconds)
 
-    async def __aexit__(self, *failure):
-        self._task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await self._task
-        await self._client.__aexit__(*failure)
-
     async def record(self, *keys):
         for key in keys:
             self.recorder.record(key, "note")
         await self.recorder.drain(5.0)
+
+
+@asynccontextmanager
+async def recording(*answers, **options):
+    async with scripted(*answers) as script, client_of(script) as client:
+        made = Recording(script, client, **options)
+        running = asyncio.create_task(made.recorder.run())
+        yield made
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def turns(n):
@@ -252,54 +239,49 @@ async def turns(n):
 
 
 async def test_events_of_one_pod_are_written_in_order():
-    async with scripted(reply(), reply()) as script, Recording(script) as recording:
-        await recording.record(key_of(), key_of(), key_of())
-    assert [request.method for request in script.received] == ["POST", "PATCH"]
-    assert recording.n_dropped == 0
+    async with recording(reply(), reply()) as made:
+        await made.record(key_of(), key_of(), key_of())
+    assert [request.method for request in made.script.received] == ["POST", "PATCH"]
+    assert made.n_dropped == 0
 
 
 async def test_a_standby_writes_no_events():
     """Its timers report the same groups as the leader's."""
-    leads = False
-    async with scripted(reply()) as script, client_of(script) as client:
-        recorder = EventRecorder(client, leads=lambda: leads)
-        recorder.record(key_of("a"), "standby")
-        leads = True
-        recorder.record(key_of("b"), "leader")
-        running = asyncio.create_task(recorder.run())
-        await recorder.drain(5.0)
-        running.cancel()
-    assert [json.loads(request.body)["note"] for request in script.received] == ["leader"]
+    leads = iter([False, True])
+    async with recording(reply(), leads=lambda: next(leads)) as made:
+        await made.record(key_of("a"), key_of("b"))
+    (written,) = made.script.received
+    assert json.loads(written.body)["regarding"]["name"] == "b"
 
 
 async def test_a_patch_of_an_expired_event_recreates_it():
-    gone = reply(body(404, "NotFound"), status=404)
-    async with scripted(reply(), gone, reply()) as script, Recording(script) as recording:
-        await recording.record(key_of(), key_of())
-    assert [request.method for request in script.received] == ["POST", "PATCH", "POST"]
-    assert json.loads(script.received[2].body)["series"]["count"] == 2
+    gone = refusal(404, "NotFound")
+    async with recording(reply(), gone, reply()) as made:
+        await made.record(key_of(), key_of())
+    assert [request.method for request in made.script.received] == ["POST", "PATCH", "POST"]
+    assert json.loads(made.script.received[2].body)["series"]["count"] == 2
 
 
 async def test_a_lost_connection_is_retried_and_a_refusal_is_not():
     """After ten seconds plus up to a quarter."""
-    answers = [lost(), lost(), reply(), reply(body(403, "Forbidden", "no events"), status=403)]
-    async with scripted(*answers) as script, Recording(script) as recording:
-        await recording.record(key_of())
-        await recording.record(key_of("q"))
-    assert recording.sleep.slept_s == [12.5, 12.5]
-    assert (len(script.received), recording.n_dropped) == (4, 1)
+    answers = [lost(), lost(), reply(), refusal(403, "Forbidden", "no events")]
+    async with recording(*answers) as made:
+        await made.record(key_of())
+        await made.record(key_of("q"))
+    assert made.sleep.slept_s == [12.5, 12.5]
+    assert (len(made.script.received), made.n_dropped) == (4, 1)
 
 
 async def test_events_are_dropped_after_a_429():
-    busy = reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "7"})
-    async with scripted(busy, reply()) as script, Recording(script) as recording:
-        await recording.record(key_of("a"))
-        assert (recording.n_dropped, len(script.received)) == (1, 1)
-        await recording.record(key_of("b"))
-        assert (recording.n_dropped, len(script.received)) == (2, 1)
-        recording.now_s = 7.0
-        await recording.record(key_of("c"))
-    assert (recording.n_dropped, len(script.received)) == (2, 2)
+    busy = refusal(429, "TooManyRequests", **{"Retry-After": "7"})
+    async with recording(busy, reply()) as made:
+        await made.record(key_of("a"))
+        assert (made.n_dropped, len(made.script.received)) == (1, 1)
+        await made.record(key_of("b"))
+        assert (made.n_dropped, len(made.script.received)) == (2, 1)
+        made.now_s = 7.0
+        await made.record(key_of("c"))
+    assert (made.n_dropped, len(made.script.received)) == (2, 2)
 
 
 async def test_a_full_queue_drops_and_counts():
@@ -315,14 +297,14 @@ async def test_a_full_queue_drops_and_counts():
 
 async def test_a_bind_without_an_answer_delays_events_briefly():
     """They are written while the server keeps that bind waiting."""
-    async with scripted(reply()) as script, Recording(script) as recording:
-        recording.recorder.defer_to_binds()
-        recording.recorder.record(key_of(), "note")
+    async with recording(reply()) as made:
+        made.recorder.defer_to_binds()
+        made.recorder.record(key_of(), "note")
         await turns(200)
-        assert script.received == []
-        recording.now_s = DEFER_AFTER_BIND_S
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 1
+        assert made.script.received == []
+        made.now_s = DEFER_AFTER_BIND_S
+        await made.recorder.drain(5.0)
+        assert len(made.script.received) == 1
 
 
 @pytest.mark.parametrize(
@@ -330,38 +312,38 @@ async def test_a_bind_without_an_answer_delays_events_briefly():
 )
 async def test_continuous_binds_delay_an_event_by_two_seconds_at_most(pauses):
     """Pauses between binds may be too short to write all events. Later events wait again."""
-    async with scripted(reply(), reply()) as script, Recording(script) as recording:
-        recording.recorder.defer_to_binds()
-        recording.recorder.record(key_of("a", uid="a"), "note")
-        while recording.now_s < DEFER_S:
+    async with recording(reply(), reply()) as made:
+        made.recorder.defer_to_binds()
+        made.recorder.record(key_of("a", uid="a"), "note")
+        while made.now_s < DEFER_S:
             await turns(50)
-            assert script.received == []
-            recording.now_s += DEFER_AFTER_BIND_S / 2
+            assert made.script.received == []
+            made.now_s += DEFER_AFTER_BIND_S / 2
             if pauses:
-                recording.recorder.resume()
-            recording.recorder.defer_to_binds()
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 1
-        recording.recorder.record(key_of("b", uid="b"), "note")
+                made.recorder.resume()
+            made.recorder.defer_to_binds()
+        await made.recorder.drain(5.0)
+        assert len(made.script.received) == 1
+        made.recorder.record(key_of("b", uid="b"), "note")
         await turns(200)
-        assert len(script.received) == 1
-        recording.recorder.resume()
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 2
+        assert len(made.script.received) == 1
+        made.recorder.resume()
+        await made.recorder.drain(5.0)
+        assert len(made.script.received) == 2
 
 
 async def test_many_queued_events_are_written_during_binds(monkeypatch):
     """Otherwise the queue would overflow."""
     monkeypatch.setattr("scheduler.daemon.writes.recorder.DEFER_LIMIT", 2)
-    async with scripted(reply(), reply(), reply()) as script, Recording(script) as recording:
-        recording.recorder.defer_to_binds()
+    async with recording(reply(), reply(), reply()) as made:
+        made.recorder.defer_to_binds()
         for number in range(3):
-            recording.recorder.record(key_of(f"p{number}", uid=f"u{number}"), "note")
-            recording.recorder.defer_to_binds()
-        await script.until_received(1)
-        recording.recorder.resume()
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 3
+            made.recorder.record(key_of(f"p{number}", uid=f"u{number}"), "note")
+            made.recorder.defer_to_binds()
+        await made.script.until_received(1)
+        made.recorder.resume()
+        await made.recorder.drain(5.0)
+        assert len(made.script.received) == 3
 
 
 @pytest.mark.parametrize(("many", "n_sent"), [(1000, 2), (0, 3)])
@@ -370,15 +352,15 @@ async def test_two_events_are_written_at_a_time_unless_many_are_queued(many, n_s
     uid_by_worker = {hash(f"u{number}") % WORKERS: f"u{number}" for number in range(100)}
     release = asyncio.Event()
     answers = [held(release, reply()) for _ in range(3)]
-    async with scripted(*answers) as script, Recording(script) as recording:
+    async with recording(*answers) as made:
         for uid in list(uid_by_worker.values())[:3]:
-            recording.recorder.record(key_of(uid, uid=uid), "note")
-        await script.until_received(n_sent)
+            made.recorder.record(key_of(uid, uid=uid), "note")
+        await made.script.until_received(n_sent)
         await turns(100)
-        assert len(script.received) == n_sent
+        assert len(made.script.received) == n_sent
         release.set()
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 3
+        await made.recorder.drain(5.0)
+        assert len(made.script.received) == 3
 
 
 async def test_other_tasks_run_while_many_series_are_finished():

@@ -26,15 +26,15 @@ FAULT = ServerFault(500, "InternalError", "etcd", took_effect_unknown=True)
 TIMEOUT = ServerFault(504, "Timeout", "late", took_effect_unknown=True)
 FORBIDDEN = Forbidden(403, "Forbidden", "no right")
 
-_DOUBLED = [0.05, 0.1, 0.2, 0.4]
-_UPSTREAM = [0.01, 0.05, 0.25]
+_DOUBLED = [0.1, 0.2, 0.4, 0.8]
+_UPSTREAM = [0.011, 0.055, 0.275]
 
-#: The pauses, without jitter; none if the request is not repeated.
+#: The pauses with all of the jitter; none if the request is not repeated.
 PAUSES = {
     "a bind that the server is too busy for": (SETTLED, BUSY, _DOUBLED),
     "a bind that a read has shown to be without an effect": (SETTLED, LOST, _DOUBLED),
     "a bind that conflicts": (SETTLED, CONFLICT, []),
-    "a claim that has changed": (CLAIM, CONFLICT, [0.01] * 4),
+    "a claim that has changed": (CLAIM, CONFLICT, [0.02] * 4),
     "a claim without an answer": (CLAIM, LOST, _DOUBLED),
     "a claim that must not be written": (CLAIM, FORBIDDEN, []),
     "a victim's condition that has changed": (VICTIM_CONDITION, CONFLICT, _DOUBLED),
@@ -45,7 +45,7 @@ PAUSES = {
     "a pod's condition, and nothing listens": (CONDITION, REFUSED, _UPSTREAM),
     "a pod's condition without an answer": (CONDITION, LOST, []),
     "a pod's condition that the server is late for": (CONDITION, TIMEOUT, []),
-    "an event without an answer": (EVENT, LOST, [10.0] * 11),
+    "an event without an answer": (EVENT, LOST, [12.5] * 11),
     "an event that the server is too busy for": (EVENT, BUSY, []),
     "what is decided anew": (ONCE, BUSY, []),
 }
@@ -62,6 +62,6 @@ async def test_every_kind_of_write_has_its_tries_and_pauses(
         raise error
 
     async with scripted() as script, client_of(script) as client:
-        assert await Sender(client, sleep=sleep, jitter=lambda: 0.0).repeat(policy, attempt) is error
+        assert await Sender(client, sleep=sleep, jitter=lambda: 1.0).repeat(policy, attempt) is error
     assert sleep.slept_s == pytest.approx(pauses)
     assert numbers == list(range(1, len(pauses) + 2))

@@ -14,18 +14,15 @@ from scheduler.daemon.writes.victims import VictimEvictor
 from scheduler.engine.model.instructions import EvictVictim, Instruction, ProceedWithEviction, SpareVictim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionDue, EvictionStep, VictimFate
-from tests.support.api_bodies import body
+from tests.daemon.writes.answers import refusal
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
 
 _DRIVER = Driver()
 HIGH, LOW = _DRIVER.pod("high", priority=9), _DRIVER.pod("low", node="n")
 PATH = "/api/v1/namespaces/default/pods/low"
+BUSY = refusal(429, message="busy")
 OTHER_UID = "Precondition failed: UID in precondition: a, UID in object meta: b"
-
-
-def refusal(code: int, message: str = "no", **headers: str) -> Any:
-    return reply(body(code, "X", message), status=code, headers=headers)
 
 
 def _always(_due: EvictionDue) -> bool:
@@ -39,9 +36,11 @@ async def _evicted(
     victim: Pod = LOW,
     ends: bool = False,
     leads: bool = True,
-) -> tuple[tuple[VictimFate, str], list[str], list[bytes]]:
+) -> tuple[tuple[VictimFate, str], str, list[bytes]]:
+    steps = list[EvictionStep]()
 
     async def put(due: EvictionDue) -> list[Instruction]:
+        steps.append(due.step)
         pods = due.preemptor_uid, due.victim_uid
         return [ProceedWithEviction(*pods) if is_needed(due) else SpareVictim(*pods, ends=ends)]
 
@@ -53,60 +52,37 @@ async def _evicted(
         )
         ended = await evictor.evict(EvictVictim(HIGH, victim))
         received = list(script.received)
-    return ended, [f"{one.method} {one.path}" for one in received], [one.body for one in received]
+    assert steps == [EvictionStep.CONDITION, *[EvictionStep.DELETION] * (len(steps) - 1)]
+    assert {(one.method, one.path) for one in received} <= {("PATCH", f"{PATH}/status"), ("DELETE", PATH)}
+    return ended, " ".join(one.method[0] for one in received), [one.body for one in received]
 
 
-PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
-
-
+GONE, DELETED, FAILED = VictimFate.GONE, VictimFate.DELETED, VictimFate.FAILED
+#: The answers, the fate, and the requests: P for the patch of its status, D for its deletion.
 ANSWERS = {
-    "deleted": ([reply(), reply()], VictimFate.DELETED, [PATCH, DELETE]),
-    "gone before": ([refusal(404)], VictimFate.GONE, [PATCH]),
-    "gone meanwhile": ([reply(), refusal(404)], VictimFate.GONE, [PATCH, DELETE]),
-    "another pod of its name": ([reply(), refusal(409, OTHER_UID)], VictimFate.GONE, [PATCH, DELETE]),
-    "a lost answer: again": ([reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE]),
-    "a lost answer to what deleted it": (
-        [reply(), lost(), refusal(404)],
-        VictimFate.DELETED,
-        [PATCH, DELETE, DELETE],
-    ),
+    "deleted": ([reply(), reply()], DELETED, "P D"),
+    "gone before": ([refusal(404)], GONE, "P"),
+    "gone meanwhile": ([reply(), refusal(404)], GONE, "P D"),
+    "another pod of its name": ([reply(), refusal(409, message=OTHER_UID)], GONE, "P D"),
+    "a lost answer: again": ([reply(), lost(), reply()], DELETED, "P D D"),
+    "a lost answer to what deleted it": ([reply(), lost(), refusal(404)], DELETED, "P D D"),
     "a late answer, and another pod of its name": (
-        [reply(), refusal(504), refusal(409, OTHER_UID)],
-        VictimFate.DELETED,
-        [PATCH, DELETE, DELETE],
+        [reply(), refusal(504), refusal(409, message=OTHER_UID)],
+        DELETED,
+        "P D D",
     ),
-    "gone while the server was busy": (
-        [reply(), refusal(429, "busy"), refusal(404)],
-        VictimFate.GONE,
-        [PATCH, DELETE, DELETE],
-    ),
-    "gone after a lost condition": ([lost(), refusal(404)], VictimFate.GONE, [PATCH, PATCH]),
-    "a busy server": (
-        [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
-        VictimFate.DELETED,
-        [PATCH, PATCH, DELETE],
-    ),
-    "another writer of the status": (
-        [refusal(409, "the object has been modified"), reply(), reply()],
-        VictimFate.DELETED,
-        [PATCH, PATCH, DELETE],
-    ),
-    "a conflict that is not about the uid": (
-        [reply(), refusal(500), refusal(409, "a webhook is in the way")],
-        VictimFate.FAILED,
-        [PATCH, DELETE, DELETE],
-    ),
-    "not allowed to": ([refusal(403, "rbac")], VictimFate.FAILED, [PATCH]),
-    "a server that fails": (
-        [reply(), *[refusal(500)] * 5],
-        VictimFate.FAILED,
-        [PATCH, *[DELETE] * 5],
-    ),
+    "gone while the server was busy": ([reply(), BUSY, refusal(404)], GONE, "P D D"),
+    "gone after a lost condition": ([lost(), refusal(404)], GONE, "P P"),
+    "a busy server": ([refusal(429, **{"Retry-After": "1"}), reply(), reply()], DELETED, "P P D"),
+    "another writer of the status": ([refusal(409), reply(), reply()], DELETED, "P P D"),
+    "a conflict that is not about the uid": ([reply(), refusal(500), refusal(409)], FAILED, "P D D"),
+    "not allowed to": ([refusal(403)], FAILED, "P"),
+    "a server that fails": ([reply(), *[refusal(500)] * 5], FAILED, "P D D D D D"),
 }
 
 
 @pytest.mark.parametrize(("answers", "fate", "requests"), ANSWERS.values(), ids=ANSWERS)
-async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: list[str]) -> None:
+async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: str) -> None:
     ended, sent, _ = await _evicted(answers)
     assert (ended[0], bool(ended[1])) == (fate, fate is VictimFate.FAILED)
     assert sent == requests
@@ -131,43 +107,41 @@ async def test_the_condition_says_why_and_the_deletion_names_the_pod_and_no_grac
     assert json.loads(delete) == {"preconditions": {"uid": LOW.uid}}
 
 
-async def test_a_victim_whose_room_is_not_waited_for_is_spared_without_a_request() -> None:
-    ended, sent, _ = await _evicted([], is_needed=lambda due: due.step is not EvictionStep.CONDITION)
-    assert (ended[0], sent) == (VictimFate.SPARED, [])
+#: The answers, whether the victim's place is needed before each request, whether the victim ends, the requests.
+SPARED = {
+    "its room is not waited for": ([], [False], False, ""),
+    "not needed any more": ([reply()], [True, False], False, "P"),
+    "not needed any more after a pause": ([reply(), BUSY], [True, True, False], False, "P D"),
+    "another deletes it after a condition without an answer": (
+        [lost(), BUSY],
+        [True, True, False],
+        True,
+        "P P",
+    ),
+    "need not go after a deletion without an answer": (
+        [reply(), lost(), BUSY],
+        [True, True, True, False],
+        False,
+        "P D D",
+    ),
+}
 
 
-async def test_a_victim_that_is_not_needed_any_more_is_not_deleted() -> None:
-    ended, sent, _ = await _evicted([reply()], is_needed=lambda due: due.step is EvictionStep.CONDITION)
-    assert (ended[0], sent) == (VictimFate.SPARED, [PATCH])
-
-
-async def test_a_victim_that_is_not_needed_any_more_after_a_pause_is_not_tried_again() -> None:
-    answers = iter([True, True, False])
-    ended, sent, _ = await _evicted([reply(), refusal(429, "busy")], is_needed=lambda _due: next(answers))
-    # The pod may fit elsewhere: it is tried at once, as after any other victim that is spared.
-    assert (ended[0], sent) == (VictimFate.SPARED, [PATCH, DELETE])
-
-
-async def test_a_condition_without_an_answer_is_not_written_again_to_a_victim_that_ends_meanwhile() -> None:
-    """The answer to the first one is lost, the server is busy for the second, and another scheduler deletes the pod."""
-    answers = iter([True, True, False])
-    ended, sent, _ = await _evicted(
-        [lost(), refusal(429, "busy")], is_needed=lambda _due: next(answers), ends=True
-    )
-    assert (ended[0], sent) == (VictimFate.SPARED, [PATCH, PATCH])
-
-
-@pytest.mark.parametrize(("ends", "fate"), [(True, VictimFate.DELETED), (False, VictimFate.SPARED)])
-async def test_a_deletion_without_an_answer_is_not_sent_again_to_a_victim_that_need_not_go(
-    ends: bool,
-    fate: VictimFate,
+@pytest.mark.parametrize(("answers", "needed", "ends", "requests"), SPARED.values(), ids=SPARED)
+async def test_a_victim_that_is_not_needed_is_spared(
+    answers: list[Any], needed: list[bool], ends: bool, requests: str
 ) -> None:
-    """One that ends was deleted by it."""
-    answers = iter([True, True, True, False])
-    ended, sent, _ = await _evicted(
-        [reply(), lost(), refusal(429, "busy")], is_needed=lambda _due: next(answers), ends=ends
-    )
-    assert (ended[0], sent) == (fate, [PATCH, DELETE, DELETE])
+    """The pod may fit elsewhere: it is tried at once."""
+    is_needed = iter(needed)
+    ended, sent, _ = await _evicted(answers, is_needed=lambda _due: next(is_needed), ends=ends)
+    assert (ended[0], sent) == (VictimFate.SPARED, requests)
+
+
+async def test_a_victim_that_ends_after_a_deletion_without_an_answer_was_deleted_by_it() -> None:
+    is_needed = iter([True, True, True, False])
+    answers = [reply(), lost(), BUSY]
+    ended, sent, _ = await _evicted(answers, is_needed=lambda _due: next(is_needed), ends=True)
+    assert (ended[0], sent) == (DELETED, "P D D")
 
 
 async def test_a_condition_of_an_earlier_eviction_that_failed_keeps_its_time() -> None:
@@ -180,4 +154,4 @@ async def test_a_condition_of_an_earlier_eviction_that_failed_keeps_its_time() -
 
 async def test_an_instance_without_the_lease_evicts_nothing() -> None:
     ended, sent, _ = await _evicted([], leads=False)
-    assert (ended[0], sent) == (VictimFate.SPARED, [])
+    assert (ended[0], sent) == (VictimFate.SPARED, "")

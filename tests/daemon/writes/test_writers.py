@@ -37,7 +37,7 @@ from scheduler.engine.model.stimuli import (
     VictimFate,
 )
 from scheduler.engine.model.volumes import PersistentVolumeClaim
-from tests.support.api_bodies import body
+from tests.daemon.writes.answers import refusal
 from tests.support.driving import Driver
 from tests.support.scripted_server import Script, client_of, held, reply, scripted, silence
 from tests.support.storage_objects import claim
@@ -48,12 +48,12 @@ from tests.support.volume_server import VolumeServer
 class Bench:
     writers: Writers
     inbox: Inbox
+    script: Script
 
     async def answer(self) -> Stimulus:
         """Return the next result."""
-        async with asyncio.timeout(5.0):
-            while not (taken := self.inbox.take(1)):
-                await self.inbox.wait(None)
+        while not (taken := self.inbox.take(1)):
+            await self.inbox.wait(None)
         return taken[0]
 
 
@@ -62,13 +62,15 @@ def _ignore(_told: object) -> None:
 
 
 @asynccontextmanager
-async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncIterator[Bench]:
-    inbox, log, background = (
-        Inbox(),
-        configure(verbosity=2, form="text", stream=stream),
-        list[asyncio.Task[None]](),
-    )
-    async with client_of(script) as client, asyncio.TaskGroup() as group:
+async def bench(*answers: object, stream: io.StringIO | None = None) -> AsyncIterator[Bench]:
+    inbox, background = Inbox(), list[asyncio.Task[None]]()
+    log = configure(verbosity=2, form="text", stream=stream)
+    async with (
+        asyncio.timeout(5.0),
+        scripted(*answers) as script,
+        client_of(script) as client,
+        asyncio.TaskGroup() as group,
+    ):
         writers = Writers(
             cast(Connection, SimpleNamespace(client=client, log=log)),
             Driver().machine,
@@ -82,7 +84,7 @@ async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncItera
             now_s=time.monotonic,
         )
         writers.start(lambda name, task: background.append(group.create_task(task, name=name)))
-        yield Bench(writers, inbox)
+        yield Bench(writers, inbox, script)
         for task in background:
             task.cancel()
 
@@ -96,14 +98,14 @@ UID = waiting().uid
 
 RESULTS = {
     "bound": ([reply(status=201)], BindDone(UID)),
-    "refused": ([reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right")),
+    "refused": ([refusal(403, "Forbidden", "no right")], BindFailed(UID, "no right")),
 }
 
 
 @pytest.mark.parametrize(("answers", "stimulus"), RESULTS.values(), ids=RESULTS)
 async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
     """With the text of upstream's condition."""
-    async with scripted(*answers) as script, bench(script) as made:
+    async with bench(*answers) as made:
         made.writers.execute(Bind(waiting(), "a"))
         assert await made.answer() == stimulus
         assert len(made.inbox) == 0
@@ -111,27 +113,23 @@ async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) 
 
 async def test_abandoned_binds_are_named_and_have_no_result() -> None:
     """The process can end although the server does not answer."""
-    async with scripted(silence()) as script:
-        async with asyncio.timeout(5.0):
-            async with bench(script) as made:
-                made.writers.execute(Bind(waiting(), "a"))
-                await script.until_received(1)
-                assert made.writers.abandon() == ["default/p"]
-        assert len(made.inbox) == 0
+    async with bench(silence()) as made:
+        made.writers.execute(Bind(waiting(), "a"))
+        await made.script.until_received(1)
+        assert made.writers.abandon() == ["default/p"]
+    assert len(made.inbox) == 0
 
 
 async def test_a_bind_waits_for_the_condition_in_flight() -> None:
     """PodScheduled=False is never written after the pod got its node."""
     release = asyncio.Event()
-
-    async with scripted(held(release, reply()), reply(status=201)) as script, bench(script) as made:
-        async with asyncio.timeout(5.0):
-            made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
-            await script.until_received(1)
-            made.writers.execute(Bind(waiting(), "a"))
-            release.set()
-            assert await made.answer() == BindDone(UID)
-    assert [one.method for one in script.received] == ["PATCH", "POST"]
+    async with bench(held(release, reply()), reply(status=201)) as made:
+        made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
+        await made.script.until_received(1)
+        made.writers.execute(Bind(waiting(), "a"))
+        release.set()
+        assert await made.answer() == BindDone(UID)
+    assert [one.method for one in made.script.received] == ["PATCH", "POST"]
 
 
 def reserving(*, nominates: bool = True) -> WriteReservation:
@@ -149,22 +147,20 @@ def statuses(script: Script) -> list[object]:
     return [json.loads(one.body).get("status") for one in script.received]
 
 
-@pytest.mark.parametrize(
-    "answer", [reply(), reply(body(403, "Forbidden", "no right"), status=403)], ids=["written", "refused"]
-)
+@pytest.mark.parametrize("answer", [reply(), refusal(403)], ids=["written", "refused"])
 async def test_a_pod_is_nominated_before_its_claims_are_written(answer: object) -> None:
     """As upstream, a nomination that cannot be written holds nothing up."""
-    async with scripted(answer, reply(WRITTEN)) as script, bench(script) as made:
+    async with bench(answer, reply(WRITTEN)) as made:
         made.writers.execute(reserving())
         assert await made.answer() == ReservationWritten(UID, ("9",), number=1)
-    assert statuses(script) == [{"nominatedNodeName": "a"}, None]
+    assert statuses(made.script) == [{"nominatedNodeName": "a"}, None]
 
 
 async def test_a_pod_that_need_not_be_nominated_costs_no_patch() -> None:
-    async with scripted(reply(WRITTEN)) as script, bench(script) as made:
+    async with bench(reply(WRITTEN)) as made:
         made.writers.execute(reserving(nominates=False))
         await made.answer()
-    assert statuses(script) == [None]
+    assert statuses(made.script) == [None]
 
 
 async def test_the_condition_that_waits_is_written_with_the_nomination_and_before_those_of_other_pods() -> (
@@ -173,15 +169,14 @@ async def test_the_condition_that_waits_is_written_with_the_nomination_and_befor
     release = asyncio.Event()
     others = [Driver().pod(f"other-{number}") for number in range(9)]
     answers = [held(release, reply()), held(release, reply()), reply(), reply(WRITTEN), *[reply()] * 7]
-    async with scripted(*answers) as script, bench(script) as made:
-        async with asyncio.timeout(5.0):
-            for pod in (*others, waiting()):
-                made.writers.execute(PatchCondition(pod, "Unschedulable", "m"))
-            await script.until_received(2)
-            made.writers.execute(reserving())
-            await made.answer()
-            release.set()
-    status = statuses(script)[2]
+    async with bench(*answers) as made:
+        for pod in (*others, waiting()):
+            made.writers.execute(PatchCondition(pod, "Unschedulable", "m"))
+        await made.script.until_received(2)
+        made.writers.execute(reserving())
+        await made.answer()
+        release.set()
+    status = statuses(made.script)[2]
     assert isinstance(status, dict)
     assert (status["nominatedNodeName"], status["conditions"][0]["message"]) == ("a", "m")
 
@@ -189,34 +184,31 @@ async def test_the_condition_that_waits_is_written_with_the_nomination_and_befor
 async def test_a_nomination_that_is_over_before_it_is_sent_is_not_written() -> None:
     """The pod's wait has failed meanwhile, which ends the nomination."""
     release = asyncio.Event()
-    async with scripted(held(release, reply()), reply(), reply(WRITTEN)) as script, bench(script) as made:
-        async with asyncio.timeout(5.0):
-            made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
-            await script.until_received(1)
-            made.writers.execute(reserving())
-            made.writers.execute(PatchCondition(waiting(), "SchedulerError", "failed", ""))
-            release.set()
-            await made.answer()
+    async with bench(held(release, reply()), reply(), reply(WRITTEN)) as made:
+        made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
+        await made.script.until_received(1)
+        made.writers.execute(reserving())
+        made.writers.execute(PatchCondition(waiting(), "SchedulerError", "failed", ""))
+        release.set()
+        await made.answer()
     nominations = [
-        status.get("nominatedNodeName", "-") for status in statuses(script) if isinstance(status, dict)
+        status.get("nominatedNodeName", "-") for status in statuses(made.script) if isinstance(status, dict)
     ]
     assert nominations == ["-", None]
 
 
 async def test_events_are_written_when_no_bind_is_in_flight() -> None:
     release = asyncio.Event()
-
-    async with scripted(held(release, reply(status=201)), reply(status=201)) as script, bench(script) as made:
-        async with asyncio.timeout(5.0):
-            made.writers.execute(Bind(waiting(), "a"))
-            made.writers.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
-            await script.until_received(1)
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert [one.path.rpartition("/")[2] for one in script.received] == ["binding"]
-            release.set()
-            await script.until_received(2)
-    assert [one.path.rpartition("/")[2] for one in script.received] == ["binding", "events"]
+    async with bench(held(release, reply(status=201)), reply(status=201)) as made:
+        made.writers.execute(Bind(waiting(), "a"))
+        made.writers.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
+        await made.script.until_received(1)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert [one.path.rpartition("/")[2] for one in made.script.received] == ["binding"]
+        release.set()
+        await made.script.until_received(2)
+    assert [one.path.rpartition("/")[2] for one in made.script.received] == ["binding", "events"]
 
 
 FATES = {
@@ -231,7 +223,7 @@ async def test_evictions_that_delete_a_pod_or_fail_are_logged(fate: VictimFate, 
     high, low = Driver().pod("high"), Driver().pod("low", node="n")
     ended = fate, "403 Forbidden: no" if fate is VictimFate.FAILED else ""
     log = io.StringIO()
-    async with scripted() as script, bench(script, log) as made:
+    async with bench(stream=log) as made:
         with mock.patch.object(VictimEvictor, "evict", mock.AsyncMock(return_value=ended)):
             made.writers.execute(EvictVictim(high, low))
             assert await made.answer() == EvictionEnded(high.uid, low.uid, fate)
@@ -269,7 +261,7 @@ async def _idle() -> None:
 @asynccontextmanager
 async def evicting(limit: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Evictions]:
     monkeypatch.setattr("scheduler.daemon.writes.writers.MAX_EVICTIONS", limit)
-    async with scripted() as script, bench(script) as made:
+    async with bench() as made:
         evictions = _Evictions(made)
         monkeypatch.setattr(VictimEvictor, "evict", lambda _, instruction: evictions.evict(instruction))
         yield evictions
