@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.sandbox.devcluster.access.rbac import Attributes
-from tests.cli.conftest import Called
-from tests.cli.test_commands import DEPLOYMENT, served
+from tests.cli.conftest import DEPLOYMENT, Called, served
 from tests.support import accounts
 from tests.support.manifest_files import documents
 from tests.support.rights import granted

@@ -1,4 +1,4 @@
-"""Lines that are replaced on a terminal: on a real one of the kernel, whose width and height are set."""
+"""What terminals, files, broken pipes and full disks get; lines that are replaced on a real terminal of the kernel."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import fcntl
 import io
 import os
 import struct
+import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 from msgspec.structs import replace
 
 from scheduler.cli.query.shadow_report import live_lines, text
+from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import LiveLines, Style
+from scheduler.tools.explain.report import report_lines
 from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
+from tests.cli.conftest import recorded
+from tests.support import build
 
 TERM = {"TERM": "xterm"}
 
@@ -83,14 +91,69 @@ def test_a_terminal_without_a_size_counts_as_a_usual_one() -> None:
         assert screen.shown() == block(*["79"] * 22, "... and 8 more lines")
 
 
-@pytest.mark.parametrize("environ", [{}, {"TERM": "dumb"}])
-def test_what_is_no_terminal_gets_the_log_alone(environ: dict[str, str]) -> None:
-    out = io.StringIO()
-    live = LiveLines(out, environ or TERM)
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+STREAMS = {
+    "a terminal": (_Terminal(), TERM, True, True),
+    "NO_COLOR": (_Terminal(), {**TERM, "NO_COLOR": "1"}, False, True),
+    "a dumb terminal": (_Terminal(), {"TERM": "dumb"}, False, False),
+    "a file": (io.StringIO(), TERM, False, False),
+}
+
+
+@pytest.mark.parametrize(("out", "environ", "coloured", "progress"), STREAMS.values(), ids=STREAMS)
+def test_only_terminals_get_colours_and_progress(
+    out: io.StringIO, environ: dict[str, str], coloured: bool, progress: bool
+) -> None:
+    """NO_COLOR removes the colours, but not the progress line. What is no terminal gets the log alone."""
+    assert ("\x1b" in Style(out, environ).bad("x")) == coloured
+    live = LiveLines(out, environ)
+    live.say("shop/\x1b[31mp: trying change 1 of 2")
     live.show(lambda _: ["lines"])
     live.write("a log line\n")
     live.clear()
-    assert out.getvalue() == "a log line\n"
+    shown = out.getvalue()
+    assert ("shop/\\x1b[31mp: trying change 1 of 2" in shown) == progress
+    assert progress or shown == "a log line\n"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 100_000])
+def test_a_broken_pipe_ends_the_command_quietly(n_bytes: int, tmp_path: Path) -> None:
+    """While it prints or at its end: no traceback, and the exit code of SIGPIPE."""
+    on = recorded(tmp_path, build.pod("p", spec={"schedulerName": "s" * n_bytes}))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "scheduler", "explain", "p", "--on", on]
+    ended = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_an_answer_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "scheduler", "check-config", str(config)]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert ended.stderr.startswith("standard output: found no space left on its device")
+
+
+def test_control_characters_in_annotations_are_escaped() -> None:
+    """In sentences and in every table."""
+    evil = "\x1b[31mred\x07\u202e"
+    record = DecisionRecord(1, 1, 1, (RankedNode(evil, 1, {evil: 1}),), {evil: 1})
+    group = NodeGroup(evil, evil, evil, 1, (evil,), removable=False)
+    answer = Explanation(
+        namespace=evil, pod=evil, scheduler_name=evil, profile="p", state="bound", message=evil, n_nodes=1,
+        groups=(group,), scores=record.top, recorded=record, notes=(evil,),
+    )  # fmt: skip
+    lines = report_lines(answer, Style(io.StringIO(), {}, is_wide=True))
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.count("\\x1b[31mred\\x07\\u202e") for line in lines) >= 10
 
 
 POD = "web-7d4b9c8f6d-x2x7z"
