@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.api_client import STRATEGIC, Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_created_object_has_the_fields_that_the_server_adds(api: Api):
@@ -34,6 +34,8 @@ _NAME = {"metadata": {"name": "one"}}
          "BadRequest",
          'ConfigMap in version "v1" cannot be handled as a ConfigMap...'),
         ("POST", _MAPS, {"metadata": ""}, 400, "BadRequest", "..."),
+        ("POST", _MAPS, {"metadata": {"name": "two", "namespace": 3}}, 400, "BadRequest",
+         'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: ...'),
         ("POST", _MAPS, {"metadata": {"name": "two", "namespace": "other"}}, 400, "BadRequest",
          "the namespace of the provided object does not match the namespace sent on the request"),
         ("POST", _MAPS, {"metadata": {"name": "two", "resourceVersion": "5"}}, 500, None,
@@ -75,16 +77,8 @@ async def test_bad_metadata_is_invalid_and_names_the_field(api: Api, metadata, f
 
 async def test_dry_run_stores_nothing(api: Api):
     created = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "one"}}, dryRun="All")
-    assert created.code == 201
-    assert created.body["metadata"]["name"] == "one"
+    assert (created.code, created.body["metadata"]["name"]) == (201, "one")
     (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
-
-
-async def test_an_unknown_dry_run_is_refused(api: Api):
-    await api.create_map("one", {"k": "1"})
-    path = api.in_namespace("configmaps", "one")
-    assert 'dryRun: Unsupported value: ["x"]' in (await api.delete(path, dryRun="x")).refused(422, "Invalid")
-    assert (await api.get(path)).code == 200
 
 
 async def test_a_replacement_needs_the_current_resource_version(api: Api):
@@ -116,22 +110,40 @@ async def test_an_unchanged_replacement_keeps_the_resource_version(api: Api):
     assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
 
 
+_NO_POLICY = (
+    'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "x": supported values: '
+    '"Foreground", "Background", "Orphan", "nil"'
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "code", "message"),
+    [
+        ({"dryRun": "x"}, None, 422, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
+        ({"gracePeriodSeconds": "x"}, None, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ({"propagationPolicy": "x"}, None, 422, _NO_POLICY),
+        ({}, {"propagationPolicy": "x"}, 422, _NO_POLICY),
+        ({}, {"dryRun": ["x"]}, 422, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
+        ({}, {"preconditions": {"uid": "other"}}, 409,
+         'Operation cannot be fulfilled on ConfigMap "one": the UID in the precondition (other) does not match the '
+         "UID in record ({uid}). The object might have been deleted and then recreated"),
+    ],
+)  # fmt: skip
+async def test_a_deletion_that_makes_no_sense_is_refused(api: Api, query, options, code, message):
+    uid = (await api.create_map("one"))["metadata"]["uid"]
+    path = api.in_namespace("configmaps", "one")
+    answer = await api.delete(path, options, **query)
+    reason = {400: "BadRequest", 409: "Conflict", 422: "Invalid"}[code]
+    assert message.replace("{uid}", uid) in answer.refused(code, reason)
+    assert (await api.get(path)).code == 200
+
+
 async def test_a_deletion_answers_with_a_status_that_names_the_object(api: Api):
     stored = await api.create_map("one")
     body = (await api.delete(api.in_namespace("configmaps", "one"))).ok
     assert (body["kind"], body["status"]) == ("Status", "Success")
     assert body["details"] == {"name": "one", "kind": "configmaps", "uid": stored["metadata"]["uid"]}
     (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
-
-
-async def test_a_deletion_with_another_uid_is_a_conflict(api: Api):
-    stored = await api.create_map("one")
-    options = {"preconditions": {"uid": "other"}}
-    message = (await api.delete(api.in_namespace("configmaps", "one"), options)).refused(409, "Conflict")
-    assert message == (
-        'Operation cannot be fulfilled on ConfigMap "one": the UID in the precondition (other) does not match the '
-        f"UID in record ({stored['metadata']['uid']}). The object might have been deleted and then recreated"
-    )
 
 
 async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):

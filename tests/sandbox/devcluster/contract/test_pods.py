@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.api_client import Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _CONTAINER = {"name": "c", "image": "i"}
 _UPDATABLE = (
@@ -37,7 +37,7 @@ async def test_a_pod_gets_the_defaults_that_schedulers_read_and_a_status_of_its_
     resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
     body = {
         "metadata": {"name": "p"},
-        "spec": {"containers": [{**_CONTAINER, "resources": resources}]},
+        "spec": {"containers": [{**_CONTAINER, "resources": resources}], "schedulerName": ""},
         "status": {"phase": "Running"},
     }
     stored = (await api.post(api.pods(), body)).ok

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import Answer, Api
+from tests.sandbox.devcluster.contract.conftest import TABLE, named_causes
+from tests.support.api_client import Api
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _STORAGE = "/apis/storage.k8s.io/v1"
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def named(api: Api, what: str) -> str:
@@ -45,13 +45,6 @@ def claims(api: Api, name: str = "") -> str:
 
 def volume(api: Api) -> str:
     return f"/api/v1/persistentvolumes/{named(api, 'pv')}"
-
-
-def named_causes(answer: Answer) -> str:
-    """Return the causes of a refusal, sorted, as `Required spec.attacher, Invalid spec.source`."""
-    return ", ".join(
-        sorted(f"{reason.removeprefix('FieldValue')} {field}" for reason, field in answer.causes())
-    )
 
 
 @asynccontextmanager
@@ -101,7 +94,6 @@ async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
 )  # fmt: skip
 async def test_a_claim_that_breaks_rules_is_refused(api: Api, spec, causes):
     answer = await api.post(claims(api), claim_body("c", **spec))
-    answer.refused(422, "Invalid")
     assert named_causes(answer) == causes
 
 
@@ -151,7 +143,6 @@ async def test_storage_classes_that_break_rules_are_refused(api: Api):
     topologies = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
     spec = {"reclaimPolicy": "X", "volumeBindingMode": "Y", "allowedTopologies": topologies}
     answer = await api.post(f"{_STORAGE}/storageclasses", {"metadata": {"name": named(api, "one")}, **spec})
-    answer.refused(422, "Invalid")
     assert named_causes(answer) == (
         "NotSupported reclaimPolicy, NotSupported volumeBindingMode, "
         "Required allowedTopologies[0].matchLabelExpressions[0].values, Required provisioner"
@@ -190,7 +181,7 @@ async def test_the_provisioner_of_a_class_never_changes(api: Api):
     ],
 )
 async def test_tables_have_upstreams_columns(api: Api, path, columns):
-    printed = (await api.request("GET", path, accept=_TABLE)).ok
+    printed = (await api.request("GET", path, accept=TABLE)).ok
     assert ",".join(column["name"] for column in printed["columnDefinitions"]) == columns
 
 
@@ -200,8 +191,8 @@ async def test_a_bound_claim_and_its_volume_are_printed(api: Api):
     await api.patch(f"{claims(api, 'c')}/status", {"status": status})
     reference = {"namespace": api.namespace, "name": "c"}
     await api.post("/api/v1/persistentvolumes", volume_body(api, claimRef=reference, storageClassName="none"))
-    (row,) = (await api.request("GET", claims(api, "c"), accept=_TABLE)).ok["rows"]
+    (row,) = (await api.request("GET", claims(api, "c"), accept=TABLE)).ok["rows"]
     assert row["cells"][:7] == ["c", "Bound", named(api, "pv"), "1Gi", "RWO", "none", "<unset>"]
-    (row,) = (await api.request("GET", volume(api), accept=_TABLE)).ok["rows"]
+    (row,) = (await api.request("GET", volume(api), accept=TABLE)).ok["rows"]
     claim = f"{api.namespace}/c"
     assert row["cells"][1:9] == ["1Gi", "RWO", "Retain", "Pending", claim, "none", "<unset>", ""]

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
 from tests.support.api_client import APPLY, Answer, Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _MUTATING, _VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
@@ -72,7 +72,7 @@ class Configured:
             await self.api.delete(path)
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def configured(api: Api, tmp_path: Path) -> AsyncIterator[Configured]:
     async with serving(tmp_path) as hooks:
         found = Configured(api, hooks)
