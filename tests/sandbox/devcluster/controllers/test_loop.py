@@ -19,24 +19,22 @@ from tests.support.workload_objects import LABELS, template
 pytestmark = pytest.mark.asyncio
 
 
-def workload(name="web", replicas=3, **spec):
-    selector = {"selector": {"matchLabels": LABELS}, "template": template()}
-    return {"metadata": {"name": name}, "spec": {"replicas": replicas, **selector, **spec}}
+def workload(replicas=3):
+    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template()}
+    return {"metadata": {"name": "web"}, "spec": spec}
 
 
 def pods(store):
     return store.list(POD, "default")[0]
 
 
-def rolled_out(store, kind=DEPLOYMENT, name="web"):
+def rolled_out(store):
     def check():
-        found = store.get(kind, "default", name)
+        found = store.get(DEPLOYMENT, "default", "web")
         status, wanted = found.get("status") or {}, found["spec"]["replicas"]
-        counts = [
-            status.get(one, 0)
-            for one in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
-        ]
-        return status.get("observedGeneration") == found["metadata"]["generation"] and counts == [wanted] * 4
+        names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
+        is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        return is_seen and [status.get(name, 0) for name in names] == [wanted] * 4
 
     return check
 
@@ -94,7 +92,7 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
 
 async def test_refused_pods_are_recorded_and_retried():
     async with cluster() as store:
-        broken = workload("rs", 2)
+        broken = workload(2)
         broken["spec"]["template"]["spec"]["priorityClassName"] = "later"
         store.create(REPLICA_SET, "default", broken)
 
