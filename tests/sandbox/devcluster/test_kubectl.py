@@ -276,10 +276,6 @@ SESSIONS = {
     "a drained node": """
         $ apply -f web
         $ rollout status deployment/web
-        $ create pdb b --selector=app=web --min-available=3
-        ! drain node-0001 --timeout=1s
-        ...Cannot evict pod as it would violate the pod's disruption budget...
-        $ delete pdb b
         $ drain node-0001
         node/node-0001 drained
         $ get node node-0001

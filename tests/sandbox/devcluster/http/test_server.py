@@ -90,8 +90,9 @@ async def test_stopping_ends_open_watches():
             assert await events.next() is not None
 
 
-async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming():
+async def test_stopping_leaves_no_half_of_a_connection_that_is_just_coming(monkeypatch):
     """asyncio ends such a one with an AssertionError and an unclosed transport (Python 3.11)."""
+    monkeypatch.setattr("scheduler.sandbox.devcluster.cluster._SHUTDOWN_S", 0.1)
     cluster = DevCluster()
     await cluster.start()
     with (
