@@ -65,6 +65,13 @@ def called(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Called:
     return call
 
 
+async def refused(called: Called, *arguments: str) -> str:
+    """Return the one line that a command prints which cannot do what is asked, and only that."""
+    code, out, err = await called(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1), (arguments, err)
+    return err
+
+
 def hold_lease(
     cluster: DevCluster, *, holder: str = "scheduler-0", age_s: float = 0.0, name: str = "affinity-scheduler"
 ) -> None:

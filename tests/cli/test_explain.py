@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import shutil
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import LEASE, NAMESPACE, POD
-from tests.cli.conftest import Called, bind_pod, embedded, hold_lease, recorded, served, written
+from tests.cli.conftest import Called, bind_pod, embedded, hold_lease, recorded, refused, served, written
 from tests.support import accounts, build
 from tests.support.messages import refusals
 from tests.support.snapshots import read_objects
@@ -162,9 +166,30 @@ async def test_bad_arguments_are_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = await called("explain", *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err == snapshot
+    assert await refused(called, "explain", *arguments) == snapshot
+
+
+PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise SystemExit(main())\n"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+async def test_kubectl_affinity_explain_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = tmp_path / "kubectl-affinity"
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    async with embedded(tmp_path, nodes=3) as cluster:
+        cluster.store.create(POD, "default", build.pod("p", node_selector={"disk": "ssd"}))
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", "affinity", "explain", "p"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(30):
+            out, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"")
+    assert b"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector." in out
 
 
 # -- whether a scheduler serves it ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`run` understands every flag of kube-scheduler 1.36, or refuses it by its name; the page says what to use instead."""
+"""`run` understands every flag of kube-scheduler 1.36, or refuses it by name; the page says what to use instead."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from syrupy.assertion import SnapshotAssertion
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
 from scheduler.daemon.port.delegated_auth import ALWAYS_ALLOWED
 from scheduler.daemon.port.status_server import ServingOptions
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.errors import SettingsError
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import POD
+from tests.support import build
+from tests.support.accounts import account_kubeconfig
+from tests.support.daemon import running
+from tests.support.waiting import until_written
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = "scheduler/cli/README.md"
@@ -168,3 +175,17 @@ def test_election_and_rate_limit_override_the_defaults() -> None:
     client = settings.configuration.client_connection
     assert (client.qps, client.burst) == (20, 30)
     assert settings.semantics == semantics_of(Version(1, 35), {Gate.POD_LEVEL_RESOURCES: False})
+
+
+async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Path) -> None:
+    pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
+    async with DevCluster(nodes=3) as cluster:
+        async with running(
+            account_kubeconfig(cluster, "scheduler", tmp_path), "--decision-annotations", "false"
+        ):
+            cluster.store.create(POD, "default", pod)
+            await until_written(
+                cluster.store, lambda: cluster.store.get(POD, "default", "p")["spec"].get("nodeName")
+            )
+        stored = cluster.store.get(POD, "default", "p")
+    assert DECISION_ANNOTATION not in (stored["metadata"].get("annotations") or {})
