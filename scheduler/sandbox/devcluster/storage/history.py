@@ -20,6 +20,7 @@ from scheduler.sandbox.devcluster.status import expired
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_TAKEN: Final = 1000
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()
 
@@ -152,7 +153,7 @@ class Follower:
     """
     A follower of one storage's changes, from a resource version on.
 
-    Usable by one task. Close it, or use it as a context manager.
+    Usable by one task, as a context manager.
     """
 
     def __init__(self, kind_history: _KindHistory, since: int) -> None:
@@ -167,30 +168,22 @@ class Follower:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop waking the reader."""
         self._of_kind.readers.pop(self, None)
 
     def wake(self) -> None:
         """Wake the reader: there may be changes to take."""
         self._fresh.set()
 
-    def take(self, limit: int = 1000) -> list[ObjectChange]:
-        """
-        Take the changes that were not taken yet, at most `limit`.
-
-        Raises: StatusError 410 Expired if some of them are forgotten already.
-        """
+    def take(self) -> list[ObjectChange]:
+        """Take the changes that were not taken yet, at most 1,000. Raises: StatusError 410 if some are forgotten."""
         past, forgotten = self._of_kind.past, self._of_kind.forgotten
         if self._since < forgotten:
             raise expired(f"too old resource version: {self._since} ({forgotten})")
         start = bisect.bisect_right(past, self._since, key=lambda one: one.revision.resource_version)
-        changes = past[start : start + limit]
+        changes = past[start : start + _MOST_TAKEN]
         if changes:
             self._since = changes[-1].revision.resource_version
-        if start + limit >= len(past):
+        if start + _MOST_TAKEN >= len(past):
             self._fresh.clear()
         return changes
 
@@ -201,7 +194,7 @@ class Follower:
         is_late = self._since < self._of_kind.forgotten
         return is_late or (bool(past) and past[-1].revision.resource_version > self._since)
 
-    async def ready(self, timeout_s: float | None = None) -> bool:
+    async def ready(self, timeout_s: float) -> bool:
         """Wait until there may be changes to take; return False if `timeout_s` passed first."""
         try:
             async with asyncio.timeout(timeout_s):
