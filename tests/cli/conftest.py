@@ -23,8 +23,8 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import LEASE, POD
 from tests.support import build
 
-#: Takes arguments; returns exit code, standard output and standard error.
-Called: TypeAlias = Callable[..., Awaitable[tuple[int, str, str]]]
+#: Takes arguments; returns exit code, standard output and standard error: texts, of which tuples equal snapshots too.
+Called: TypeAlias = Callable[..., Awaitable[tuple[int, Any, Any]]]
 
 SECRET = "s3cr3t"
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
@@ -69,7 +69,7 @@ async def refused(called: Called, *arguments: str) -> str:
     """Return the one line that a command prints which cannot do what is asked, and only that."""
     code, out, err = await called(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1), (arguments, err)
-    return err
+    return str(err)
 
 
 def hold_lease(

@@ -95,7 +95,8 @@ def test_bad_arguments_are_one_line(
 ):
     assert main(["plugins", *arguments.split()]) == 2
     err = capsys.readouterr().err
-    assert (err.count("\n"), err) == (1, snapshot)
+    assert err.count("\n") == 1
+    assert err == snapshot
 
 
 def test_the_list_has_built_in_plugins_and_one_s_own(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -20,7 +20,6 @@ from scheduler.sandbox.devcluster.status import expired
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _LOG: Final = logging.getLogger(__name__)
-_MOST_TAKEN: Final = 1000
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()
 
@@ -174,16 +173,16 @@ class Follower:
         """Wake the reader: there may be changes to take."""
         self._fresh.set()
 
-    def take(self) -> list[ObjectChange]:
-        """Take the changes that were not taken yet, at most 1,000. Raises: StatusError 410 if some are forgotten."""
+    def take(self, limit: int = 1000) -> list[ObjectChange]:
+        """Take the changes that were not taken yet, at most `limit`. Raises: StatusError 410 if some are forgotten."""
         past, forgotten = self._of_kind.past, self._of_kind.forgotten
         if self._since < forgotten:
             raise expired(f"too old resource version: {self._since} ({forgotten})")
         start = bisect.bisect_right(past, self._since, key=lambda one: one.revision.resource_version)
-        changes = past[start : start + _MOST_TAKEN]
+        changes = past[start : start + limit]
         if changes:
             self._since = changes[-1].revision.resource_version
-        if start + _MOST_TAKEN >= len(past):
+        if start + limit >= len(past):
             self._fresh.clear()
         return changes
 

@@ -1,5 +1,7 @@
 """Objects: creation, reading, replacement, deletion, and the refusals that go with them."""
 
+from typing import Any
+
 import pytest
 
 from tests.sandbox.devcluster.contract.conftest import named_causes
@@ -144,7 +146,7 @@ async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
     (await api.get(path)).refused(404, "NotFound")
 
 
-def _workload(**spec: object) -> dict[str, object]:
+def _workload(**spec: Any) -> dict[str, Any]:
     made = workload("Deployment", "web", build.pod(labels={"app": "a"}), **spec)
     return {"metadata": {"name": "web"}, "spec": made["spec"]}
 

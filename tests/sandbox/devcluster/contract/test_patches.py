@@ -1,6 +1,7 @@
 """Patches of every type."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ async def test_apply_creates_and_then_merges(api: Api):
 
 async def test_patches_of_status_and_object_leave_each_other_alone(api: Api):
     await api.create_pod("p")
-    body = {"spec": {"nodeName": "n1"}, "status": {"nominatedNodeName": "n2"}}
+    body: dict[str, Any] = {"spec": {"nodeName": "n1"}, "status": {"nominatedNodeName": "n2"}}
     stored = (await api.patch(f"{api.pods('p')}/status", body, MERGE)).ok
     assert ("nodeName" in stored["spec"], stored["status"]["nominatedNodeName"]) == (False, "n2")
     body = {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Running"}}

@@ -67,7 +67,7 @@ async def in_phase(store, phase, name="c", kind=PERSISTENT_VOLUME_CLAIM):
 
     def is_in() -> bool:
         found = store.find(kind, "" if kind is PERSISTENT_VOLUME else "default", name) or {}
-        return (found.get("status") or {}).get("phase", "") == phase
+        return bool((found.get("status") or {}).get("phase", "") == phase)
 
     await until_written(store, is_in)
 
@@ -93,7 +93,7 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
 
 
 async def test_a_claim_leaves_a_volume_that_does_not_suit_it():
-    wanted = (
+    wanted: tuple[dict[str, Any], ...] = (
         {"request": "2Gi"},
         {"volumeMode": "Block"},
         {"modes": ["ReadOnlyMany"]},
