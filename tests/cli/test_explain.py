@@ -331,7 +331,7 @@ async def test_everything_pending_is_a_table_of_workloads(
         unknown = await called("explain", "-n", "defalt")
         empty = await called("explain", "-n", "kube-system")
     assert everywhere[0] == 1
-    assert re.sub(r"\d+s +", "AGE  ", everywhere[1]) == snapshot
+    assert re.sub(r"\d+[smh]\w* +", "AGE  ", everywhere[1]) == snapshot
     assert (here[0], "pod/alone" in here[1]) == (1, False)
     answer = json.loads(answered[1])
     assert (answer["kind"], answer["namespace"], answer["pods"]) == ("PendingWorkloads", "", 5)

@@ -181,11 +181,9 @@ class _RoomForTwo:
         self.n_pods = n_pods
 
     def add_pod(self, pod: Pod) -> None:
-        del pod
         self.n_pods += 1
 
     def remove_pod(self, pod: Pod) -> None:
-        del pod
         self.n_pods -= 1
 
     def refusal(self) -> Status | None:

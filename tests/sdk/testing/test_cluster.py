@@ -32,11 +32,9 @@ class Cheap(NodeByNode):
     node_annotations = (PRICE,)
 
     def fits(self, pod: Pod, node: NodeView) -> bool:
-        del pod
         return PRICE in node.annotations
 
     def score(self, pod: Pod, node: NodeView) -> int:
-        del pod
         return 100 - int(node.annotations.get(PRICE, "0"))
 
 

@@ -40,7 +40,6 @@ class Crowded:
         return EVENTS
 
     def prefilter(self, context: Any, view: Any) -> Any:
-        del context
         return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, CROWDED))
 
 
@@ -51,7 +50,6 @@ class CrowdedByNode(NodeByNode):
     reason = "node(s) had two pods"
 
     def fits(self, pod: Pod, node: NodeView) -> bool:
-        del pod
         return node.requested("pods") < 2
 
 
@@ -76,7 +74,6 @@ class _Forgetting(Crowded):
 
 class _Remembering(Crowded):
     def prefilter(self, context: Any, view: Any) -> Any:
-        del context
         if len(getattr(self, "kept", ())) != view.n_rows:
             self.kept = view.nodes.pod_count < 2
         return RuleFilter(view.n_rows, (self.kept, CROWDED))
@@ -89,7 +86,6 @@ class _Lonely(NodeByNode):
     reason = "node(s) had no pod"
 
     def fits(self, pod: Pod, node: NodeView) -> bool:
-        del pod
         return bool(node.pods)
 
     def events_to_register(self) -> Any:
@@ -120,13 +116,11 @@ class _Sleepy(Crowded):
 
 class _Wild(Crowded):
     def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
-        del context, feasible
         return FinalScores(np.full(view.n_rows, 1000))
 
 
 class _Raising(Crowded):
     def prefilter(self, context: Any, view: Any) -> Any:
-        del view
         assert context.pod.labels["team"]
         return SKIP
 
@@ -135,7 +129,6 @@ class _Slow(Crowded):
     """Looks at the nodes in a loop, every time."""
 
     def prefilter(self, context: Any, view: Any) -> Any:
-        del context
         counts = [len(view.view_at(row).pods) for row in range(view.n_rows)]
         return RuleFilter(view.n_rows, (np.array(counts) < 2, CROWDED))
 
