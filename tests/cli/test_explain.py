@@ -317,10 +317,11 @@ async def test_everything_pending_is_a_table_of_workloads(
     tmp_path: Path, called: Called, snapshot: SnapshotAssertion
 ) -> None:
     pods = [
+        # The oldest comes first.
+        bare("gated", **OURS, schedulingGates=[{"name": "example.com/gate"}]),
         *(member(f"shop-54d9-{letter}", cpu="4") for letter in "abc"),
         *(member(f"calm-{n}", "calm", node=f"node-000{n}", cpu="1") for n in (1, 2, 3)),
         member("shop-54d9-d", node="node-0001"),
-        bare("gated", **OURS, schedulingGates=[{"name": "example.com/gate"}]),
     ]
     async with three_nodes(tmp_path, *pods) as cluster:
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
