@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
+from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, rule, serving
 from tests.support.api_client import APPLY, Answer, Api
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,17 +29,9 @@ class Configured:
         self.paths: list[str] = []
 
     def hook(self, path: str, **fields: Any) -> dict[str, Any]:
-        """Return a webhook of a configuration."""
-        return {
-            "name": f"{path}.hooks.test",
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "timeoutSeconds": 2,
-            "clientConfig": {"url": self.hooks.url(path), "caBundle": self.hooks.bundle},
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.api.namespace}},
-            "rules": [rule()],
-            **fields,
-        }
+        """Return a webhook for the test's namespace."""
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.api.namespace}}
+        return self.hooks.webhook(path, **{"namespaceSelector": here, **fields})
 
     async def send(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> Answer:
         """Return the answer to the creation of a configuration."""
@@ -159,12 +151,6 @@ async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes
         ("two", ["app", "one"]),
         ("three", ["app", "one", "two"]),
     ]
-
-
-def rule(**changes: Any) -> dict[str, Any]:
-    """Return a rule for new pods, but for the changes."""
-    usual = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    return {**usual, **changes}
 
 
 _OPT_OUT = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
