@@ -14,7 +14,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BATCH = "apis/batch/v1"
-_APPS = "apis/apps/v1"
 
 
 def pod_template(restart_policy="Never", **labels: str) -> dict[str, Any]:

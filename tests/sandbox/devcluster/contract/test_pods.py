@@ -323,10 +323,6 @@ async def _budget(api: Api, name: str, **status: int) -> None:
     (await api.put(f"{path}/{name}/status", {**stored.ok, "status": {"observedGeneration": 1, **counted}})).ok  # noqa: B018
 
 
-def _eviction(name: str) -> dict[str, object]:
-    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-
-
 async def _evicted(api: Api, name: str) -> Answer:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     return await api.post(f"{api.pods(name)}/eviction", body)
