@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -15,31 +15,11 @@ from scheduler.cli.main import main
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, POD
 from tests.cli.conftest import embedded
 from tests.support import build
+from tests.support.forking import forked
+from tests.support.workloads import workload
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = f'#!/bin/sh\nexec {sys.executable} -m scheduler "$@"\n'
-
-
-@pytest.fixture
-def code(tmp_path: Path) -> str:
-    """Install the program, and return what its `completion bash` prints."""
-    program = tmp_path / "affinity-scheduler"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
-    return subprocess.check_output([program, "completion", "bash"], text=True, env=environment(tmp_path))
-
-
-def completed(line: str, folder: Path, code: str) -> set[str]:
-    """Return what bash proposes after the line, with this code."""
-    script = f"""
-{code}
-COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; COMP_KEY=9; read -ra COMP_WORDS <<< "$COMP_LINE"
-_python_argcomplete affinity-scheduler
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment(folder))
-    assert shown.returncode == 0, shown.stderr
-    return {word.strip() for word in shown.stdout.splitlines()}
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -47,40 +27,58 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not on PATH")
-async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: Path, code: str) -> None:
+def test_bash_completes_commands(tmp_path: Path) -> None:
+    """By what `completion bash` prints."""
+    program = tmp_path / "affinity-scheduler"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    code = subprocess.check_output([program, "completion", "bash"], text=True, env=environment(tmp_path))
+    script = f"""
+{code}
+COMP_LINE="affinity-scheduler ex"; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; COMP_KEY=9
+read -ra COMP_WORDS <<< "$COMP_LINE"
+_python_argcomplete affinity-scheduler
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment(tmp_path))
+    assert (shown.returncode, shown.stdout.strip()) == (0, "explain"), shown.stderr
+
+
+async def completed(line: str) -> set[str]:
+    """Return what is proposed after the line."""
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout"}
+    with mock.patch.dict(os.environ, asked, COMP_LINE=line, COMP_POINT=str(len(line))):
+        process = await forked("scheduler")
+    out, err = await process.communicate()
+    assert process.returncode == 0, err
+    return {word.strip() for word in out.decode().split("\n")}
+
+
+async def test_flags_and_names_of_the_cluster_are_completed(tmp_path: Path) -> None:
     async with embedded(tmp_path, nodes=2, zones=2) as cluster:
         cluster.store.create(POD, "kube-system", build.pod("dns", namespace="kube-system"))
         cluster.store.create(POD, "default", build.pod("web"))
-        labels = {"matchLabels": {"app": "shop"}}
-        template = {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": [build.container()]}}
-        spec = {"replicas": 0, "selector": labels, "template": template}
-        cluster.store.create(DEPLOYMENT, "default", {"metadata": {"name": "shop"}, "spec": spec})
+        shop = workload("Deployment", "shop", build.pod(labels={"app": "shop"}), 0)
+        cluster.store.create(DEPLOYMENT, "default", shop)
         for line, expected in (
-            ("affinity-scheduler ex", {"explain"}),
-            ("affinity-scheduler simulate --with", {"--without-zone"}),
-            ("affinity-scheduler explain -n kube-s", {"kube-system"}),
-            ("affinity-scheduler explain -n kube-system d", {"dns"}),
-            ("affinity-scheduler explain w", {"web"}),
-            ("affinity-scheduler explain kube-system/d", {"kube-system/dns"}),
-            ("affinity-scheduler explain deploy/", {"deploy/shop"}),
+            ("simulate --with", {"--without-zone"}),
+            ("explain -n kube-s", {"kube-system"}),
+            ("explain -n kube-system d", {"dns"}),
+            ("explain w", {"web"}),
+            ("explain kube-system/d", {"kube-system/dns"}),
+            ("explain deploy/", {"deploy/shop"}),
+            ("simulate --drain node", {"node-0001", "node-0002"}),
+            ("simulate --without-zone zone-b", {"zone-b"}),
             (
-                "affinity-scheduler simulate --drain node",
-                {"node-0001", "node-0002"},
-            ),
-            ("affinity-scheduler simulate --without-zone zone-b", {"zone-b"}),
-            (
-                "affinity-scheduler simulate --drain node-0001,node-0002,n",
+                "simulate --drain node-0001,node-0002,n",
                 {"node-0001,node-0002,node-0001", "node-0001,node-0002,node-0002"},
             ),
-            ("affinity-scheduler enforce --namespace kube-s", {"kube-system"}),
-            (
-                "affinity-scheduler enforce --protected-namespaces default,kube-s",
-                {"default,kube-system"},
-            ),
-            (f"affinity-scheduler simulate -f {tmp_path}/kubec", {f"{tmp_path}/kubeconfig"}),
-            (f"affinity-scheduler explain --kubeconfig {tmp_path}/absent w", {""}),
+            ("enforce --namespace kube-s", {"kube-system"}),
+            ("enforce --protected-namespaces default,kube-s", {"default,kube-system"}),
+            (f"simulate -f {tmp_path}/kubec", {f"{tmp_path}/kubeconfig"}),
+            (f"explain --kubeconfig {tmp_path}/absent w", {""}),
         ):
-            assert await asyncio.to_thread(completed, line, tmp_path, code) == expected, line
+            assert await completed(f"affinity-scheduler {line}") == expected, line
 
 
 def test_kubectl_gets_a_name_a_line(tmp_path: Path) -> None:

@@ -12,70 +12,74 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import _COMMANDS, module_of
+from tests.cli.conftest import recorded, written
 from tests.support import build
 from tests.support.snapshots import header
 
 ROOT = Path(__file__).parents[2]
-#: Runs the command line, then prints the modules that were imported meanwhile.
+#: Runs command lines in one process each, forked before anything is imported; prints what each imported.
 _PROGRAM = """
-import sys
-before = set(sys.modules)
-from scheduler.cli.main import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as end:
-    code = end.code
-print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
-sys.exit(code)
+import json, os, sys
+for line in json.loads(sys.argv[1]):
+    sys.stdout.flush()
+    if os.fork():
+        assert os.wait()[1] == 0, line
+        continue
+    before, told = set(sys.modules), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    from scheduler.cli.main import main
+    try:
+        code = main(line)
+    except SystemExit as end:
+        code = end.code
+    os.write(told, (" ".join(sorted(set(sys.modules) - before)) + "\\n").encode())
+    os._exit(code)
 """
 #: What talks to an API server or serves a port.
 _NETWORK = {"aiohttp", "asyncio", "httptools", "logging", "prometheus_client", "ssl"}
 #: Those of the sandbox are parsed by their own modules.
 OWN_COMMANDS = [name for name in _COMMANDS if module_of(name).startswith("scheduler.cli.")]
-_SERVING_ROOMS = {"observe", "serving", "shell", "webhook"}
+_SERVING = (
+    "scheduler.daemon.kube.client",
+    "scheduler.daemon.loop",
+    "scheduler.daemon.port",
+    "scheduler.tools.webhook",
+)
 
 
-def imported_by(*arguments: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True)
+def imported_by(*lines: list[str]) -> list[set[str]]:
+    """Return the modules that each command line imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, json.dumps(lines)], capture_output=True, text=True, cwd=ROOT
+    )
     assert done.returncode == 0, done.stderr
-    return set(done.stderr.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
 def rooms(imported: set[str]) -> set[str]:
     return {name.split(".")[1] for name in imported if name.startswith("scheduler.")}
 
 
-@pytest.fixture(params=["of an earlier version", "of today"])
-def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the file of a snapshot with one node and one pending pod."""
-    path = tmp_path / "snapshot.json"
-    node, pod = build.node("node-0"), build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
-    lines: list[build.Json] = [{**header(), "nodes": [node], "pods": [pod]}]
-    if request.param == "of today":
-        objects = [{"atS": 0, "kind": each["kind"], "object": each} for each in (node, pod)]
-        lines = [{**header(), "kind": "ClusterRecording"}, *objects, {"atS": 0, "kind": "Synced"}]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return str(path)
-
-
-def test_the_menu_imports_no_command() -> None:
-    imported = imported_by("--help")
-    assert {name for name in imported if name.startswith("scheduler")} == {
+def test_the_menu_imports_no_command_and_the_version_nothing_else() -> None:
+    """The version is read from the installed package."""
+    menu, version = imported_by(["--help"], ["--version"])
+    assert {name for name in menu if name.startswith("scheduler")} == {
         "scheduler",
         "scheduler.cli",
         "scheduler.cli.main",
         "scheduler.errors",
     }
-    assert imported.isdisjoint(_NETWORK | {"importlib.metadata", "msgspec", "numpy", "yaml"})
+    assert menu.isdisjoint(_NETWORK | {"importlib.metadata", "msgspec", "numpy", "yaml"})
+    assert rooms(version) == {"cli", "errors", "version"}
 
 
-@pytest.mark.parametrize("command", OWN_COMMANDS)
-def test_the_help_of_a_command_imports_only_its_parser(command: str) -> None:
+def test_the_help_of_a_command_imports_only_its_parser() -> None:
     """Neither the libraries of what it does come with it; so it is for a Tab after its name."""
-    imported = imported_by(command, "--help")
-    assert imported.isdisjoint(
-        {"aiohttp", "httptools", "kubernetes_asyncio", "numpy", "prometheus_client", "yaml"}
-    )
+    heavy = {"aiohttp", "httptools", "kubernetes_asyncio", "numpy", "prometheus_client", "yaml"}
+    imported = imported_by(*([command, "--help"] for command in OWN_COMMANDS))
+    assert {name: names & heavy for name, names in zip(OWN_COMMANDS, imported, strict=True)} == {
+        name: set() for name in OWN_COMMANDS
+    }
 
 
 @pytest.mark.parametrize(
@@ -96,34 +100,24 @@ def test_the_help_of_run_costs_little(environ: dict[str, str]) -> None:
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-        return min(once() for _ in range(5))
+        return min(once() for _ in range(3))
 
     assert cpu_s("-m", "scheduler.cli.main", "run", "--help") <= 3 * cpu_s("-c", "import asyncio")
 
 
-def test_the_version_needs_nothing_else() -> None:
-    """It is read from the installed package."""
-    assert rooms(imported_by("--version")) == {"cli", "errors", "version"}
-
-
-@pytest.mark.parametrize(
-    "command", [["explain", "web-0"], ["simulate", "-f"], ["simulate", "--drain", "node-0"]]
-)
-def test_a_snapshot_is_read_without_a_client(command: list[str], snapshot: str, tmp_path: Path) -> None:
-    if command[-1] == "-f":
-        manifest = tmp_path / "pod.json"
-        manifest.write_text(json.dumps(build.pod("new")))
-        command = [*command, str(manifest)]
-    imported = imported_by(*command, "--on", snapshot)
-    assert imported.isdisjoint(_NETWORK)
-    assert rooms(imported).isdisjoint(_SERVING_ROOMS)
-    assert "scheduler.daemon.kube.client" not in imported
-
-
-@pytest.mark.parametrize(
-    "command", [["plugins"], ["check-config", str(ROOT / "config/affinity-scheduler.yaml")]]
-)
-def test_a_command_about_configurations_needs_no_client(command: list[str]) -> None:
-    imported = imported_by(*command)
-    assert imported.isdisjoint(_NETWORK)
-    assert rooms(imported).isdisjoint(_SERVING_ROOMS | {"kube"})
+def test_without_a_cluster_no_client_is_imported(tmp_path: Path) -> None:
+    """By what reads a snapshot, of today or of an earlier version, or is about configurations."""
+    node, pod = build.node("node-0"), build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
+    earlier = written(tmp_path / "earlier.json", {**header(), "nodes": [node], "pods": [pod]})
+    on, manifest = recorded(tmp_path, node, pod), written(tmp_path / "pod.json", build.pod("new"))
+    imported = imported_by(
+        ["plugins"],
+        ["check-config", str(ROOT / "config/affinity-scheduler.yaml")],
+        ["explain", "web-0", "--on", on],
+        ["simulate", "-f", manifest, "--on", on],
+        ["simulate", "--drain", "node-0", "--on", earlier],
+    )
+    assert len(imported) == 5
+    for names in imported:
+        assert names.isdisjoint(_NETWORK)
+        assert [name for name in names if name.startswith(_SERVING)] == []

@@ -12,8 +12,7 @@ import pytest
 
 from scheduler.cli.query import listing
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from tests.cli.conftest import Called
-from tests.cli.test_commands import served
+from tests.cli.conftest import Called, served
 from tests.support import accounts
 from tests.support.api_bodies import body
 from tests.support.cluster import kubeconfig_text

@@ -59,9 +59,8 @@ async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called
     flags = ("--plugins", str(broken), "--kubeconfig", str(tmp_path / "absent"))
     for command in (("explain", "p"), ("simulate", "-f", "x"), ("snapshot",), ("run",)):
         code, _, err = await called(*command, *flags)
-        assert (code, err) == (2, f"{broken}: line 1: ModuleNotFoundError: No module named 'missing'\n"), (
-            command
-        )
+        told = "DIR/broken.py: line 1: ModuleNotFoundError: No module named 'missing'\n"
+        assert (code, err) == (2, told), command
 
 
 @pytest.mark.parametrize("name", ["Json", "Class", "Scheduler", "AffinityScheduler", "Numpy", "lower"])

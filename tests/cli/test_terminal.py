@@ -1,4 +1,4 @@
-"""Lines that are replaced on a terminal: on a real one of the kernel, whose width and height are set."""
+"""What terminals, files, broken pipes and full disks get; lines that are replaced on a real terminal of the kernel."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import fcntl
 import io
 import os
 import struct
+import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
 from scheduler.cli.query.shadow_report import live_lines, text
+from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import LiveLines, Style
+from scheduler.tools.explain.report import report_lines
 from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
+from tests.cli.conftest import recorded
+from tests.support import build
 
 TERM = {"TERM": "xterm"}
 
@@ -83,14 +92,69 @@ def test_a_terminal_without_a_size_counts_as_a_usual_one() -> None:
         assert screen.shown() == block(*["79"] * 22, "... and 8 more lines")
 
 
-@pytest.mark.parametrize("environ", [{}, {"TERM": "dumb"}])
-def test_what_is_no_terminal_gets_the_log_alone(environ: dict[str, str]) -> None:
-    out = io.StringIO()
-    live = LiveLines(out, environ or TERM)
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+STREAMS = {
+    "a terminal": (_Terminal(), TERM, True, True),
+    "NO_COLOR": (_Terminal(), {**TERM, "NO_COLOR": "1"}, False, True),
+    "a dumb terminal": (_Terminal(), {"TERM": "dumb"}, False, False),
+    "a file": (io.StringIO(), TERM, False, False),
+}
+
+
+@pytest.mark.parametrize(("out", "environ", "coloured", "progress"), STREAMS.values(), ids=STREAMS)
+def test_only_terminals_get_colours_and_progress(
+    out: io.StringIO, environ: dict[str, str], coloured: bool, progress: bool
+) -> None:
+    """NO_COLOR removes the colours, but not the progress line. What is no terminal gets the log alone."""
+    assert ("\x1b" in Style(out, environ).bad("x")) == coloured
+    live = LiveLines(out, environ)
+    live.say("shop/\x1b[31mp: trying change 1 of 2")
     live.show(lambda _: ["lines"])
     live.write("a log line\n")
     live.clear()
-    assert out.getvalue() == "a log line\n"
+    shown = out.getvalue()
+    assert ("shop/\\x1b[31mp: trying change 1 of 2" in shown) == progress
+    assert progress or shown == "a log line\n"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 100_000])
+def test_a_broken_pipe_ends_the_command_quietly(n_bytes: int, tmp_path: Path) -> None:
+    """While it prints or at its end: no traceback, and the exit code of SIGPIPE."""
+    on = recorded(tmp_path, build.pod("p", spec={"schedulerName": "s" * n_bytes}))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "scheduler", "explain", "p", "--on", on]
+    ended = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_an_answer_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "scheduler", "check-config", str(config)]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert ended.stderr.startswith("standard output: found no space left on its device")
+
+
+def test_control_characters_in_annotations_are_escaped() -> None:
+    """In sentences and in every table."""
+    evil = "\x1b[31mred\x07\u202e"
+    record = DecisionRecord(1, 1, 1, (RankedNode(evil, 1, {evil: 1}),), {evil: 1})
+    group = NodeGroup(evil, evil, evil, 1, (evil,), removable=False)
+    answer = Explanation(
+        namespace=evil, pod=evil, scheduler_name=evil, profile="p", state="bound", message=evil, n_nodes=1,
+        groups=(group,), scores=record.top, recorded=record, notes=(evil,),
+    )  # fmt: skip
+    lines = report_lines(answer, Style(io.StringIO(), {}, is_wide=True))
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.count("\\x1b[31mred\\x07\\u202e") for line in lines) >= 10
 
 
 POD = "web-7d4b9c8f6d-x2x7z"
@@ -171,7 +235,7 @@ def test_a_progress_line_is_one_line() -> None:
         assert screen.shown() == "\x1b[1F\x1b[J"
 
 
-def test_a_table_fits_into_the_terminal() -> None:
+def test_a_table_fits_into_the_terminal(snapshot: SnapshotAssertion) -> None:
     """The widest column is broken between words, never within a name; a column without room is a line below its row."""
     rows = [
         (3, "node(s) didn't match pod anti-affinity rules", "node-0001, ..."),
@@ -179,27 +243,15 @@ def test_a_table_fits_into_the_terminal() -> None:
     ]
     with terminal(40, 10) as screen:
         columns = Style(screen.out, TERM).columns
-    assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=columns) == [
-        "  NODES  REASON",
-        "      3  node(s) didn't match pod",
-        "         anti-affinity rules",
-        "      such as: node-0001, ...",
-        "     12  Insufficient cpu",
-    ]
-    assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=60)[:3] == [
-        "  NODES  REASON                               SUCH AS",
-        "      3  node(s) didn't match pod             node-0001, ...",
-        "         anti-affinity rules",
-    ]
-
-
-def test_a_head_without_a_word_is_no_line() -> None:
-    rows = [("NodeResourcesBalancedAllocation", 74, 75)]
-    assert table_lines(("", "node-0001", "node-0002"), rows, columns=40) == [
-        "  NodeResourcesBalancedAllocation",
-        "      node-0001: 74",
-        "      node-0002: 75",
-    ]
+    tables = [table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=each) for each in (columns, 60)]
+    # A head without a word is no line.
+    scores = [("NodeResourcesBalancedAllocation", 74, 75)]
+    tables.append(table_lines(("", "node-0001", "node-0002"), scores, columns=40))
+    # Where it is piped, a long cell does not widen the other rows; nothing is broken there: a row is a line.
+    cells = [("a", "x" * 200, "1"), ("b", "short", "2")]
+    tables.append(table_lines(("NAME", "WHERE", "SUCH AS"), cells))
+    assert "\n\n".join("\n".join(table) for table in tables) == snapshot
+    assert [len(table) for table in tables] == [5, 4, 3, 3]
 
 
 LABEL = "topology.kubernetes.io/zone=zone-a"
@@ -229,13 +281,3 @@ def test_a_report_of_shadow_is_red_where_nothing_explains_a_difference() -> None
         assert ("31;1" in lines[0]) == (cause is Cause.SCORE)
         assert lines[-2].split() == ["\x1b[1m", "POD", "CAUSE", "WHY\x1b[0m"]
         assert not any("\x1b" in line for line in text(report, Style(io.StringIO(), TERM)))
-
-
-def test_a_long_cell_does_not_widen_the_other_rows_of_a_table_that_is_piped() -> None:
-    """Nothing is broken there: a row is a line."""
-    rows = [("a", "x" * 200, "1"), ("b", "short", "2")]
-    assert table_lines(("NAME", "WHERE", "SUCH AS"), rows) == [
-        "  NAME  WHERE  SUCH AS",
-        f"  a     {'x' * 200}  1",
-        "  b     short  2",
-    ]

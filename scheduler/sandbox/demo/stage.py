@@ -288,7 +288,7 @@ class Stage:
 def ready_node(
     name: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
 ) -> JsonObject:
-    """Return a node as its kubelet would announce it, of the size of the ready-made ones."""
+    """Return a node as its kubelet would announce it, of the size of the ready-made ones, in zone-a unless labelled."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
     return {
@@ -296,7 +296,8 @@ def ready_node(
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {"kubernetes.io/hostname": name, **labels},
+            # One without a zone is in nobody's: it would take the pods of the stuck rollout that `--serve` leaves.
+            "labels": {"kubernetes.io/hostname": name, ZONE: "zone-a", **labels},
             "annotations": dict(annotations or {}),
         },
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},

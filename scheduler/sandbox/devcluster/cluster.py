@@ -22,6 +22,7 @@ from scheduler.sandbox.devcluster.storage.store import HISTORY_CAPACITY, ObjectS
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
+_HOST: Final = "127.0.0.1"
 _SHUTDOWN_S: Final = 2.0
 #: Connections that may wait to be accepted.
 _BACKLOG: Final = 128
@@ -41,7 +42,6 @@ class DevCluster:
         nodes: int = 0,
         zones: int = 1,
         port: int = 0,
-        host: str = "127.0.0.1",
         token: str | None = None,
         bookmark_interval_s: float = BOOKMARK_INTERVAL_S,
         history_capacity: int = HISTORY_CAPACITY,
@@ -72,7 +72,6 @@ class DevCluster:
         )
         self.arrivals: Final = self._server.arrivals
         self.decision_listeners: Final = self._server.authorizer.decision_listeners
-        self._host = host
         self._port = port
         self._has_controllers = controllers
         self._now_s = now_s
@@ -96,7 +95,7 @@ class DevCluster:
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         try:
-            self._listener = await loop.create_server(server, self._host, self._port, backlog=_BACKLOG)
+            self._listener = await loop.create_server(server, _HOST, self._port, backlog=_BACKLOG)
         except OSError:
             await self._runner.cleanup()
             self._runner = None
@@ -146,7 +145,7 @@ class DevCluster:
     @property
     def url(self) -> str:
         """Return the server's address, without a trailing slash."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{_HOST}:{self._port}"
 
     @property
     def headers(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ whose gate is off by default is dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 #: The minor version whose behaviour everything else follows.
 DEFAULT_MINOR: Final = 36
@@ -49,21 +49,6 @@ def hidden_kinds(minor: int) -> frozenset[str]:
     return frozenset(kind for kind, since in _KINDS.items() if minor < since)
 
 
-def drop_fields(kind: str, obj: dict[str, Any], minor: int) -> None:
-    """Remove the fields that this version does not store from a new state of an object."""
-    for path in _SINCE_36.get(kind, "").split() if minor < 36 else ():
-        _drop(obj, path)
-
-
-def _drop(part: object, path: str) -> None:
-    if not isinstance(part, dict):
-        return
-    name, _, rest = path.partition(".")
-    if not rest:
-        part.pop(name, None)
-    elif name.endswith("[]"):
-        items = part.get(name.removesuffix("[]"))
-        for item in items if isinstance(items, list) else ():
-            _drop(item, rest)
-    else:
-        _drop(part.get(name), rest)
+def dropped_fields(kind: str, minor: int) -> list[str]:
+    """Return the paths of the fields that this version does not store."""
+    return _SINCE_36.get(kind, "").split() if minor < 36 else []

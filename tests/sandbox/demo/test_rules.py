@@ -4,95 +4,54 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
 from scheduler.sandbox.demo.api import JsonObject
 from scheduler.sandbox.demo.rule_check import broken_rules, doubly_allocated, selects
-
-HOST = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def app(name: str) -> JsonObject:
-    """Return a selector."""
-    return {"matchLabels": {"app": name}}
-
-
-def term(key: str, selector: JsonObject | None, **more: object) -> JsonObject:
-    """Return a term of affinity; without a selector if it is None."""
-    return {"topologyKey": key, **({} if selector is None else {"labelSelector": selector}), **more}
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, namespace, selector, term
 
 
 def pod(
     name: str,
-    node: str = "",
+    node: str | None = None,
     *,
-    namespace: str = "default",
-    labels: dict[str, str] | None = None,
-    away_from: list[JsonObject] | None = None,
-    near: list[JsonObject] | None = None,
-    spread: list[JsonObject] | None = None,
-    node_selector: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-    phase: str = "Running",
-    deleted: bool = False,
+    away_from: tuple[JsonObject, ...] = (),
+    near: tuple[JsonObject, ...] = (),
+    **more: Any,
 ) -> JsonObject:
     """Return a pod of app=web unless labelled otherwise."""
-    meta = {
-        "name": name,
-        "namespace": namespace,
-        "uid": f"uid-{namespace}-{name}",
-        "labels": {"app": "web"} if labels is None else labels,
-        "annotations": annotations or {},
-        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
-    }
-    spec = {
-        **({"nodeName": node} if node else {}),
-        "nodeSelector": node_selector or {},
-        "affinity": {
-            "podAffinity": {_REQUIRED: near or []},
-            "podAntiAffinity": {_REQUIRED: away_from or []},
-        },
-        "topologySpreadConstraints": spread or [],
-    }
-    return {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+    affinity = build.affinity(required=near, anti_required=away_from)
+    return build.pod(
+        name, node=node, affinity=affinity, **{"labels": {"app": "web"}, "phase": "Running", **more}
+    )
 
 
-def node(name: str, zone: str = "zone-a", **labels: str) -> JsonObject:
-    """Return a node."""
-    return {"metadata": {"name": name, "labels": {HOST: name, ZONE: zone, **labels}}}
-
-
-def namespace(name: str, **labels: str) -> JsonObject:
-    """Return a namespace."""
-    return {"metadata": {"name": name, "labels": labels}}
+def node(name: str, zone: str, **labels: str) -> JsonObject:
+    return build.node(name, labels={ZONE: zone, **labels})
 
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
-NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]
+NAMESPACES = [namespace("default"), namespace("acme", labels={"customer": "true"}), namespace("trial")]
 
-PER_HOST = [term(HOST, app("web"))]
-PER_ZONE = [term(ZONE, app("web"))]
-CUSTOMERS = [term(HOST, app("web"), namespaceSelector={"matchLabels": {"customer": "true"}})]
-EVERYWHERE = [term(HOST, app("web"), namespaceSelector={})]
-NEAR_DB = [term(ZONE, app("db"))]
-NEAR_OWN = [term(ZONE, app("web"))]
+WEB = selector("app=web")
+PER_HOST = (term(HOSTNAME, WEB),)
+CUSTOMERS = (term(HOSTNAME, WEB, namespace_selector=selector("customer=true")),)
+EVERYWHERE = (term(HOSTNAME, WEB, namespace_selector={}),)
 DB = {"app": "db"}
 
 
-def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[JsonObject]:
-    return [
-        {"maxSkew": max_skew, "topologyKey": HOST, "whenUnsatisfiable": when, "labelSelector": app("web")}
-    ]
+def even(max_skew: int = 1, **more: Any) -> list[JsonObject]:
+    return [build.spread(HOSTNAME, WEB, max_skew=max_skew, **more)]
 
 
 apart = partial(pod, away_from=PER_HOST)
-apart_by_zone = partial(pod, away_from=PER_ZONE)
+apart_by_zone = partial(pod, away_from=(term(ZONE, WEB),))
 apart_from_customers = partial(pod, away_from=CUSTOMERS)
-near_db = partial(pod, near=NEAR_DB)
-near_own = partial(pod, near=NEAR_OWN)
+near_db = partial(pod, near=(term(ZONE, selector("app=db")),))
+near_own = partial(pod, near=(term(ZONE, WEB),))
 spread = partial(pod, spread=even())
 in_rack = partial(pod, node_selector={"rack": "r1"})
 #: What is shown -> how many rules are broken, and the pods.
@@ -104,7 +63,7 @@ PLACES: dict[str, tuple[int, list[JsonObject]]] = {
     "another zone is far enough": (0, [apart_by_zone("a", "n1"), pod("b", "n3")]),
     "a pod that is not selected": (0, [apart("a", "n1"), pod("b", "n1", labels=DB)]),
     "a pod without a node breaks nothing": (0, [apart("a"), pod("b", "n1")]),
-    "a pod on its way out": (0, [apart("a", "n1"), pod("b", "n1", deleted=True)]),
+    "a pod on its way out": (0, [apart("a", "n1"), pod("b", "n1", terminating=True)]),
     "a finished pod": (0, [apart("a", "n1"), pod("b", "n1", phase="Succeeded")]),
     "a rule without namespaces means its own": (0, [apart("a", "n1"), pod("b", "n1", namespace="acme")]),
     "a selected namespace": (1, [apart_from_customers("a", "n1"), pod("b", "n1", namespace="acme")]),
@@ -113,7 +72,7 @@ PLACES: dict[str, tuple[int, list[JsonObject]]] = {
         1,
         [pod("a", "n1", away_from=EVERYWHERE), pod("b", "n1", namespace="trial")],
     ),
-    "no selector selects nothing": (0, [pod("a", "n1", away_from=[term(HOST, None)]), pod("b", "n1")]),
+    "no selector selects nothing": (0, [pod("a", "n1", away_from=(term(HOSTNAME, None),)), pod("b", "n1")]),
     "near enough": (0, [near_db("a", "n1"), pod("b", "n2", labels=DB)]),
     "in another zone": (1, [near_db("a", "n3"), pod("b", "n2", labels=DB)]),
     "the first of its kind may be alone": (0, [near_own("a", "n1")]),
@@ -121,7 +80,7 @@ PLACES: dict[str, tuple[int, list[JsonObject]]] = {
     "a skew of one": (0, [spread("a", "n1"), spread("b", "n2")]),
     "a skew of two, once": (1, [spread("a", "n1"), spread("b", "n1")]),
     "two are allowed": (0, [pod(name, "n1", spread=even(2)) for name in "ab"]),
-    "only a preference": (0, [pod(name, "n1", spread=even(when="ScheduleAnyway")) for name in "ab"]),
+    "only a preference": (0, [pod(name, "n1", spread=even(soft=True)) for name in "ab"]),
     "nodes that the pod cannot use do not count": (
         0,
         [in_rack(f"{n}{where}", where, spread=even()) for n in (1, 2) for where in ("n1", "n2")],
@@ -167,7 +126,7 @@ def test_selectors_select_as_documented(
 
 def test_terms_of_the_annotation_count_with_their_limit() -> None:
     """Required and enforced ones, each of which lets a domain have two pods."""
-    terms = [term(HOST, app("web"), maxPodsPerDomain=2)]
+    terms = [{**term(HOSTNAME, WEB), "maxPodsPerDomain": 2}]
     for which in ("Ignored", "Required"):
         key = f"requiredDuringScheduling{which}DuringExecution"
         text = {"affinity-scheduler.io/affinity": json.dumps({"podAntiAffinity": {key: terms}})}

@@ -96,31 +96,20 @@ SESSIONS = {
         $ get pods -o wide
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
         web-... 1/1 Running 0 ... 10... node-000... <none> <none>
-        $ get nodes
+        $ get nodes,ns,leases,events,pdb,pc
         NAME STATUS ROLES AGE VERSION
-        node-0001 Ready <none> ... v1.36.0
-        $ get deploy
-        NAME READY UP-TO-DATE AVAILABLE AGE
-        web 3/3 3 3 ...
-        $ get rs
-        NAME DESIRED CURRENT READY AGE
-        web-... 3 3 3 ...
-        $ get svc
-        NAME AGE
-        $ get ns
-        default Active ...
-        $ get leases
-        l me ...
-        $ get events
+        node/node-0001 Ready <none> ... v1.36.0
+        namespace/default Active ...
+        lease.coordination.k8s.io/l me ...
         LAST SEEN TYPE REASON OBJECT MESSAGE
         ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
-        $ get pdb
-        b 2 N/A 1 ...
-        $ get pc
-        high 1000 false ... PreemptLowerPriority
+        poddisruptionbudget.policy/b 2 N/A 1 ...
+        priorityclass.scheduling.k8s.io/high 1000 false ... PreemptLowerPriority
         $ get all
         pod/web-... 1/1 Running 0 ...
+        NAME READY UP-TO-DATE AVAILABLE AGE
         deployment.apps/web 3/3 3 3 ...
+        NAME DESIRED CURRENT READY AGE
         replicaset.apps/web-... 3 3 3 ...
     """,
     "apply": """
@@ -165,18 +154,10 @@ SESSIONS = {
         $ run one --image=one:1
         $ expose deployment other --port=80 --name=front
         $ rollout status deployment/other
-        $ get cm c -o jsonpath={.data.a}
-        b
-        $ get pdb b -o jsonpath={.spec.maxUnavailable}
-        50%
-        $ get svc s -o jsonpath={.spec.ports[0].targetPort}
-        8080
-        $ get secret key -o jsonpath={.data.a}
-        Yg==
-        $ get clusterrole scraper -o jsonpath={.rules}
-        [{"nonResourceURLs":["/metrics"],"verbs":["get"]}]
-        $ get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}
-        me us
+        $ get cm/c secret/key pdb/b svc/s -o jsonpath={..data.a};{..maxUnavailable};{..targetPort}
+        b Yg==;50%;8080
+        $ get clusterrole/scraper clusterrolebinding/scrapes -o jsonpath={..rules};{..subjects[*].name}
+        [{"nonResourceURLs":["/metrics"],"verbs":["get"]}];me us
         $ create token bot --duration=1h
         $ create deployment dry --image=i --dry-run=server -o name
         deployment.apps/dry
@@ -190,10 +171,9 @@ SESSIONS = {
         $ get pvc
         data-db-0 Bound pvc-... 10Gi RWO standard ...
         data-db-2 Bound pvc-... 10Gi RWO standard ...
-        $ get pv
-        pvc-... 10Gi RWO Delete Bound default/data-db-1 standard ...
-        $ get sc
-        standard (default) ...
+        $ get pv,sc
+        persistentvolume/pvc-... 10Gi RWO Delete Bound default/data-db-1 standard ...
+        storageclass.storage.k8s.io/standard (default) ...
         $ describe pvc data-db-0
         Used By: db-0
         $ scale sts/db --replicas=2
@@ -203,8 +183,6 @@ SESSIONS = {
         $ scale sts/db --replicas=3
         $ set image sts/db db=db:2
         $ rollout status sts/db
-        $ get pods -o jsonpath={.items[*].spec.containers[0].image}
-        db:2 db:2 db:2
         $ delete sts db --cascade=foreground
         $ get pvc -o name
         persistentvolumeclaim/data-db-2
@@ -227,13 +205,10 @@ SESSIONS = {
         $ set image deployment/web c=web:2
         $ rollout status deployment/web
         deployment "web" successfully rolled out
-        $ set image deployment/web c=web:1
-        $ rollout status deployment/web
         $ get pods -o jsonpath={..containers[0].image}
-        web:1 web:1 web:1
+        web:2 web:2 web:2
         $ rollout restart deployment/web
         deployment.apps/web restarted
-        $ rollout status deployment/web
         $ scale deployment web --replicas=5
         deployment.apps/web scaled
         $ rollout status deployment/web
@@ -287,11 +262,7 @@ SESSIONS = {
         $ get rs -o jsonpath={.items[*].spec.replicas}
         3
         $ delete rs --all
-        $ apply -f web
-        $ rollout status deployment/web
-        $ delete pod -l app=web
-        pod "web-..." deleted...
-        $ rollout status deployment/web
+        $ create deployment web --image=i
         $ delete deployment web --cascade=foreground
         $ get rs
         No resources found in default namespace.
@@ -305,10 +276,6 @@ SESSIONS = {
     "a drained node": """
         $ apply -f web
         $ rollout status deployment/web
-        $ create pdb b --selector=app=web --min-available=3
-        ! drain node-0001 --timeout=1s
-        ...Cannot evict pod as it would violate the pod's disruption budget...
-        $ delete pdb b
         $ drain node-0001
         node/node-0001 drained
         $ get node node-0001

@@ -13,6 +13,7 @@ from scheduler.sandbox.devcluster.kinds import (
     RESOURCE_SLICE,
 )
 from tests.support.api_client import Api
+from tests.support.device_documents import device_class, device_slice, resource_claim
 
 pytestmark = pytest.mark.asyncio
 
@@ -39,30 +40,22 @@ async def test_a_version_answers_and_serves_what_it_has(minor: int) -> None:
 @pytest.mark.parametrize(("minor", "stores"), [(35, False), (36, True)])
 async def test_fields_of_devices_are_dropped_before_their_gate_is_on(minor: int, *, stores: bool) -> None:
     """At any depth, in lists too; what every version has stays."""
-    toleration = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
-    asked = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
-    requests = [{"name": "r", "exactly": {**asked, "tolerations": [toleration]}}]
-    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
-    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
     store = DevCluster(minor=minor).store
-    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}}
-    (request,) = store.create(RESOURCE_CLAIM, "default", claim)["spec"]["devices"]["requests"]
-    template = {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": requests}}}}
-    stored = store.create(RESOURCE_CLAIM_TEMPLATE, "default", template)
-    (of_template,) = stored["spec"]["spec"]["devices"]["requests"]
-    spec = {"driver": "d.test", "nodeName": "n", "pool": pool, "devices": [{"name": "d", "taints": [taint]}]}
-    (device,) = store.create(RESOURCE_SLICE, "", {"metadata": {"name": "s"}, "spec": spec})["spec"]["devices"]
-    made = store.create(
-        DEVICE_CLASS, "", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
-    )
-    kept = {
-        "tolerations" in request["exactly"],
-        "tolerations" in of_template["exactly"],
-        "taints" in device,
-        "extendedResourceName" in made["spec"],
-    }
+    claim = resource_claim("c", 3)
+    (request,) = claim["spec"]["devices"]["requests"]
+    request["exactly"]["tolerations"] = [{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]
+    template = {"metadata": {"name": "t"}, "spec": {"spec": claim["spec"]}}
+    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    made = [
+        store.create(RESOURCE_CLAIM, "default", claim)["spec"],
+        store.create(RESOURCE_CLAIM_TEMPLATE, "default", template)["spec"]["spec"],
+    ]
+    asked = [spec["devices"]["requests"][0]["exactly"] for spec in made]
+    (device,) = store.create(RESOURCE_SLICE, "", device_slice("n", 1, taints=[taint]))["spec"]["devices"]
+    gpu = store.create(DEVICE_CLASS, "", device_class("gpu", "example.com/gpu"))["spec"]
+    kept = {"tolerations" in one for one in asked} | {"taints" in device, "extendedResourceName" in gpu}
     assert kept == {stores}
-    assert (request["exactly"]["count"], device["name"]) == (1, "d")
+    assert (asked[0]["count"], device["name"]) == (3, "gpu-0")
 
 
 async def test_fields_of_later_versions_are_dropped_from_updates_too() -> None:

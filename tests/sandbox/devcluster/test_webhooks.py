@@ -17,37 +17,19 @@ from scheduler.sandbox.devcluster.kinds import (
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.sandbox.devcluster.contract.hooks import labelling, serving
+from tests.support import build
 from tests.support.waiting import until_written
-from tests.support.workload_objects import LABELS, template
-
-_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-
-
-def _hook(hooks, path="m", **fields):
-    return {
-        "name": f"{path}.hooks.test",
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "timeoutSeconds": 2,
-        "clientConfig": {"url": hooks.url(path), "caBundle": hooks.bundle},
-        "rules": [_RULE],
-        **fields,
-    }
+from tests.support.workloads import workload
 
 
 def _workload(replicas=3):
-    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template()}
-    return {"metadata": {"name": "web"}, "spec": spec}
+    return workload("ReplicaSet", "web", build.pod(labels={"app": "web"}), replicas)
 
 
 @asynccontextmanager
 async def _cluster(tmp_path):
     async with serving(tmp_path) as hooks, DevCluster(nodes=1, controllers=True) as cluster:
         yield cluster.store, hooks
-
-
-def _failures(store):
-    return [one for one in store.list(CORE_EVENT, "default")[0] if one["reason"] == "FailedCreate"]
 
 
 def _pods(store):
@@ -58,7 +40,7 @@ def _pods(store):
 async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         hooks.judges["m"] = lambda _: labelling("seen")
-        store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
+        store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hooks.webhook("m")]})
         store.create(DEPLOYMENT, "default", _workload(20))
         await until_written(store, lambda: len(_pods(store)) == 20)
         assert len(hooks.asked) == 20
@@ -73,20 +55,10 @@ async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_pods_are_no_longer_made_once_their_owner_is_gone(tmp_path):
-    async with _cluster(tmp_path) as (store, hooks):
-        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
-        store.create(REPLICA_SET, "default", _workload(50))
-        await until_written(store, lambda: len(_pods(store)) >= 3)
-        store.delete(REPLICA_SET, "default", "web")
-        await until_written(store, lambda: not _pods(store))
-        assert len(hooks.asked) < 50
-
-
-@pytest.mark.asyncio
 async def test_changes_while_pods_are_created_are_not_missed(tmp_path):
+    """Pods are no longer made once their owner is gone."""
     async with _cluster(tmp_path) as (store, hooks):
-        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
+        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hooks.webhook("m")]})
         store.create(REPLICA_SET, "default", _workload(10))
         await until_written(store, lambda: len(_pods(store)) >= 1)
         store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 4}})
@@ -96,23 +68,26 @@ async def test_changes_while_pods_are_created_are_not_missed(tmp_path):
                 len(_pods(store)) == 4 and store.get(REPLICA_SET, "default", "web")["status"]["replicas"] == 4
             ),
         )
+        store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 50}})
+        await until_written(store, lambda: len(_pods(store)) >= 6)
+        store.delete(REPLICA_SET, "default", "web")
+        await until_written(store, lambda: not _pods(store))
+        assert len(hooks.asked) < 50
 
 
 @pytest.mark.asyncio
-async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifted(tmp_path):
+async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifted(tmp_path, monkeypatch):
+    monkeypatch.setattr("scheduler.sandbox.devcluster.controllers.loop._PAUSE_S", 0.1)
     async with _cluster(tmp_path) as (store, hooks):
         hooks.judges["v"] = lambda _: {"allowed": False, "status": {"message": "closed", "code": 403}}
-        hook = _hook(hooks, "v")
+        hook = hooks.webhook("v")
         store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         store.create(REPLICA_SET, "default", _workload())
 
-        def told():
-            return _failures(store)
-
-        await until_written(store, told)
-        assert told()[0]["message"] == (
-            'Error creating: admission webhook "v.hooks.test" denied the request: closed'
-        )
+        await until_written(store, lambda: store.list(CORE_EVENT, "default")[0])
+        (event,) = store.list(CORE_EVENT, "default")[0]
+        why = 'Error creating: admission webhook "v.hooks.test" denied the request: closed'
+        assert (event["reason"], event["message"]) == ("FailedCreate", why)
         assert not _pods(store)
         del hooks.judges["v"]
         await until_written(store, lambda: len(_pods(store)) == 3)
@@ -122,7 +97,7 @@ async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifte
 async def test_a_webhook_that_is_down_and_fails_open_is_logged(tmp_path, caplog):
     async with _cluster(tmp_path) as (store, hooks):
         client = {"url": "https://127.0.0.1:1/m", "caBundle": hooks.bundle}
-        hook = _hook(hooks, failurePolicy="Ignore", clientConfig=client)
+        hook = hooks.webhook("m", failurePolicy="Ignore", clientConfig=client)
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         with caplog.at_level(logging.WARNING, "scheduler.sandbox.devcluster.webhooks"):
             store.create(REPLICA_SET, "default", _workload(1))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.sdk.plugin import NodeByNode, NodeView, Pod, Status, unresolvable
 from scheduler.sdk.testing import Cluster, make_node, make_pod
+from tests.support import build
 
 
 class Counting(NodeByNode):
@@ -125,19 +126,10 @@ def test_a_score_out_of_range_fails_the_cycle_and_names_the_node(score: int):
 
 
 def test_pods_that_differ_in_what_a_rule_may_read_are_told_apart():
+    """Those that are equal but in name share the answers."""
     cluster = _cluster()
-    for pod in (
-        make_pod(),
-        make_pod(labels={"a": "b"}),
-        make_pod(priority=5),
-        make_pod(requests={"cpu": "1"}),
-    ):
-        assert _asked(cluster, pod) == ["a", "b", "c"]
-
-
-def test_pods_that_are_equal_but_in_name_share_the_answers():
-    cluster = _cluster()
-    cluster.decide(make_pod("one-of-them"))
+    specs: list[Any] = [{}, {"labels": {"a": "b"}}, {"priority": 5}, {"requests": {"cpu": "1"}}]
+    assert [_asked(cluster, make_pod(**spec)) for spec in specs] == [["a", "b", "c"]] * 4
     assert _asked(cluster, make_pod("another")) == []
 
 
@@ -190,18 +182,17 @@ CHANGES = st.one_of(
 
 def _change(cluster: Cluster, kind: str, name: Any, value: Any) -> None:
     known = {(one["kind"], one["metadata"]["name"]) for one in cluster.objects}
-    if kind == "node":
-        cluster.add(make_node(name, labels={"color": value}))
-    elif kind == "no node" and ("Node", name) in known:
-        cluster.remove_node(name)
-    elif kind == "pod":
-        cluster.add(make_pod(f"pod-{value}", node=name))
-    elif kind == "no pod" and ("Pod", f"pod-{value}") in known:
-        cluster.remove_pod(f"pod-{value}")
-    elif kind == "namespace":
-        cluster.add(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"c": value}}}
-        )
+    match kind:
+        case "node":
+            cluster.add(make_node(name, labels={"color": value}))
+        case "no node" if ("Node", name) in known:
+            cluster.remove_node(name)
+        case "pod":
+            cluster.add(make_pod(f"pod-{value}", node=name))
+        case "no pod" if ("Pod", f"pod-{value}") in known:
+            cluster.remove_pod(f"pod-{value}")
+        case "namespace":
+            cluster.add(build.namespace(name, labels={"c": value}))
 
 
 @settings(max_examples=25, deadline=None)

@@ -17,6 +17,7 @@ from scheduler.sdk.testing import Cluster, make_node, make_pod
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support.messages import refusals
 from tests.support.snapshots import header
+from tests.support.workloads import workload
 
 PLUGINS = Path(__file__).parents[3] / "manifests" / "examples" / "plugins"
 ZONE = "topology.kubernetes.io/zone"
@@ -31,11 +32,9 @@ class Cheap(NodeByNode):
     node_annotations = (PRICE,)
 
     def fits(self, pod: Pod, node: NodeView) -> bool:
-        del pod
         return PRICE in node.annotations
 
     def score(self, pod: Pod, node: NodeView) -> int:
-        del pod
         return 100 - int(node.annotations.get(PRICE, "0"))
 
 
@@ -96,13 +95,7 @@ def test_a_simulation_places_replicas_and_changes_nothing(cluster: Cluster):
 
 
 def test_a_deployment_is_simulated_with_its_own_replicas(cluster: Cluster):
-    template = {"metadata": {"labels": {"app": "x"}}, "spec": make_pod()["spec"]}
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "x"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}, "template": template},
-    }
+    deployment = workload("Deployment", "x", make_pod(labels={"app": "x"}), 2)
     assert str(cluster.simulate(deployment)) == "2 of 2 replicas fit"
 
 
@@ -121,14 +114,11 @@ def test_tables_are_rows_and_text(cluster: Cluster):
     ]
 
 
-def test_a_frame_needs_pandas(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_gives_pandas_its_rows(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+    """pandas itself is not among the dependencies."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="frame\\(\\) needs pandas: pip install pandas"):
         cluster.nodes.frame()
-
-
-def test_a_table_gives_pandas_its_rows(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    """pandas itself is not among the dependencies."""
     monkeypatch.setitem(
         sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows, columns: (columns, rows))
     )

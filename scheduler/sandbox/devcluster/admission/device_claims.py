@@ -49,10 +49,12 @@ def _asked(request: JsonObject) -> list[JsonObject]:
 
 def _default_spec(spec: JsonObject) -> None:
     for one in (asked for request in _requests(spec) for asked in _asked(request)):
-        if one.setdefault("allocationMode", "ExactCount") == "ExactCount":
+        # In Go empty text equals an absent field.
+        one["allocationMode"] = one.get("allocationMode") or "ExactCount"
+        if one["allocationMode"] == "ExactCount":
             one.setdefault("count", 1)
         for toleration in one.get("tolerations") or []:
-            toleration.setdefault("operator", "Equal")
+            toleration["operator"] = toleration.get("operator") or "Equal"
 
 
 def _prepare_claim(claim: JsonObject, view: View) -> None:

@@ -158,10 +158,12 @@ def grace_period_s(pod: JsonObject, asked_s: int | None) -> int:
 def default_pod_spec(spec: JsonObject) -> None:
     """Fill in the spec of a pod or of a pod template."""
     for name, value in _DEFAULTS.items():
-        spec.setdefault(name, value)
+        # In Go empty text equals an absent field.
+        if spec.get(name) in (None, ""):
+            spec[name] = value
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or []:
-            port.setdefault("protocol", "TCP")
+            port["protocol"] = port.get("protocol") or "TCP"
             if spec.get("hostNetwork") and port.get("containerPort"):
                 port.setdefault("hostPort", port["containerPort"])
         resources = container.get("resources") or {}

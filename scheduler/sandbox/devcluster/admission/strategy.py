@@ -135,6 +135,13 @@ class Strategy:
         yield from self.validate_update(new, old)
 
 
+def remove(obj: JsonObject, paths: Iterable[str]) -> None:
+    """Remove the fields that the paths name."""
+    for path in paths:
+        for _, holder, name in _places(obj, path):
+            holder.pop(name, None)
+
+
 def _values(obj: JsonObject, *paths: str) -> Iterator[tuple[str, Any]]:
     """Yield (its path, its value) of every field that one of the paths names."""
     for path in paths:

@@ -14,7 +14,7 @@ from aiohttp import web
 from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import Authenticator
-from scheduler.sandbox.devcluster.admission.shapes import unknown_fields
+from scheduler.sandbox.devcluster.admission.shapes import check_shape, unknown_fields
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
@@ -27,7 +27,7 @@ from scheduler.sandbox.devcluster.kinds import BINDING, EVICTION, POD, SCALE, TO
 from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.storage.binding import bind
 from scheduler.sandbox.devcluster.storage.eviction import evict
-from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
+from scheduler.sandbox.devcluster.storage.lists import list_page, number_in, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType
 from scheduler.sandbox.devcluster.storage.scale import scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
@@ -35,6 +35,8 @@ from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_head
 
 #: The kind in a refusal of the request itself, which is about no object.
 _OPTIONS: Final = Kind("", "", "", "", "")
+_DELETE_OPTIONS: Final = Kind("meta.k8s.io", "v1", "DeleteOptions", "", "")
+_PROPAGATION: Final = ("Foreground", "Background", "Orphan", "nil")
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 
 
@@ -81,8 +83,8 @@ class Call:
                 f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {refusal}'
             )
         metadata = {} if obj.get("metadata") is None else obj["metadata"]
-        if not isinstance(metadata, dict):
-            raise status.bad_request(f"{kind.kind}.metadata must be an object")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("namespace") or "", str):
+            check_shape(kind, obj)
         if self.target.namespace is not None:
             if metadata.get("namespace") not in (None, "", self.target.namespace):
                 raise status.bad_request(OTHER_NAMESPACE)
@@ -204,15 +206,13 @@ class Handlers:
         return self._shaped(call, stored)
 
     def _delete(self, call: Call) -> web.Response:
-        has_options = bool(call.body.strip())
-        options = decoded_object(call.body, call.content_type, "DeleteOptions") if has_options else {}
-        grace = call.query.get("gracePeriodSeconds", "")
+        options = _delete_options(call)
         deletion = self._store.delete(
             *call.key,
             uid=(options.get("preconditions") or {}).get("uid"),
-            grace_period_s=options.get("gracePeriodSeconds", int(grace) if grace.isdecimal() else None),
+            grace_period_s=options.get("gracePeriodSeconds"),
             propagation=options.get("propagationPolicy"),
-            dry_run=call.dry_run or bool(options.get("dryRun")),
+            dry_run=bool(options.get("dryRun")),
         )
         kind, metadata = call.target.kind, deletion.obj["metadata"]
         if not deletion.gone or kind is POD:
@@ -223,6 +223,26 @@ class Handlers:
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
         return _answer(shaped, code=code)
+
+
+def _delete_options(call: Call) -> JsonObject:
+    """Return the options of a deletion: those of the body, or else of the query. Raises: StatusError 400, 422."""
+    query = call.query
+    options: JsonObject = {
+        "gracePeriodSeconds": number_in(query, "gracePeriodSeconds"),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "dryRun": [query["dryRun"]] if query.get("dryRun") else [],
+    }
+    if call.body.strip():
+        options = decoded_object(call.body, call.content_type, "DeleteOptions")
+    faults = []
+    if (policy := options.get("propagationPolicy")) and policy not in _PROPAGATION:
+        faults.append(field_errors.not_supported("propagationPolicy", policy, _PROPAGATION))
+    if (dry_run := options.get("dryRun") or []) not in ([], ["All"]):
+        faults.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
+    if faults:
+        raise status.invalid(_DELETE_OPTIONS, "", faults)
+    return options
 
 
 def _answer(body: JsonObject, *, code: int = 200) -> web.Response:

@@ -67,8 +67,11 @@ def _take_from_budget(store: ObjectStore, pod: JsonObject, *, dry_run: bool) -> 
         allowed = counted.get("disruptionsAllowed", 0)
         if allowed <= 0:
             desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
-            needs = f"The disruption budget {budget['metadata']['name']} needs {desired} healthy pods"
-            cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {current} currently"}
+            why = f"needs {desired} healthy pods and has {current} currently"
+            if current > desired:
+                why = "does not allow evicting pods currently"
+            message = f"The disruption budget {budget['metadata']['name']} {why}"
+            cause = {"reason": "DisruptionBudget", "message": message}
             raise status.StatusError(429, "TooManyRequests", _REFUSAL, details={"causes": [cause]})
         disrupted = {**(counted.get("disruptedPods") or {}), metadata["name"]: store.now()}
         taken = {**counted, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}

@@ -152,7 +152,7 @@ class Follower:
     """
     A follower of one storage's changes, from a resource version on.
 
-    Usable by one task. Close it, or use it as a context manager.
+    Usable by one task, as a context manager.
     """
 
     def __init__(self, kind_history: _KindHistory, since: int) -> None:
@@ -167,10 +167,6 @@ class Follower:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop waking the reader."""
         self._of_kind.readers.pop(self, None)
 
     def wake(self) -> None:
@@ -178,11 +174,7 @@ class Follower:
         self._fresh.set()
 
     def take(self, limit: int = 1000) -> list[ObjectChange]:
-        """
-        Take the changes that were not taken yet, at most `limit`.
-
-        Raises: StatusError 410 Expired if some of them are forgotten already.
-        """
+        """Take the changes that were not taken yet, at most `limit`. Raises: StatusError 410 if some are forgotten."""
         past, forgotten = self._of_kind.past, self._of_kind.forgotten
         if self._since < forgotten:
             raise expired(f"too old resource version: {self._since} ({forgotten})")
@@ -201,7 +193,7 @@ class Follower:
         is_late = self._since < self._of_kind.forgotten
         return is_late or (bool(past) and past[-1].revision.resource_version > self._since)
 
-    async def ready(self, timeout_s: float | None = None) -> bool:
+    async def ready(self, timeout_s: float) -> bool:
         """Wait until there may be changes to take; return False if `timeout_s` passed first."""
         try:
             async with asyncio.timeout(timeout_s):

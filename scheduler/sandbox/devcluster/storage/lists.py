@@ -40,7 +40,8 @@ def _flag(text: str | None) -> bool:
     return text is not None and text.lower() not in ("", "0", "false")
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    """Return the number that a parameter states, None without it. Raises: StatusError 400 for another text."""
     text = query.get(name, "")
     if not text:
         return None
@@ -59,10 +60,10 @@ def parse_options(kind: Kind, query: Mapping[str, str]) -> ListOptions:
     sends = query.get("sendInitialEvents")
     return ListOptions(
         matches=matcher(kind, query.get("labelSelector"), query.get("fieldSelector")),
-        resource_version=_number(query, "resourceVersion"),
-        limit=_number(query, "limit") or 0,
+        resource_version=number_in(query, "resourceVersion"),
+        limit=number_in(query, "limit") or 0,
         continue_token=query.get("continue", ""),
-        timeout_s=_number(query, "timeoutSeconds"),
+        timeout_s=number_in(query, "timeoutSeconds"),
         bookmarks=_flag(query.get("allowWatchBookmarks")),
         initial_events=None if sends is None else _flag(sends),
     )

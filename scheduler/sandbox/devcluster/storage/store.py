@@ -18,7 +18,7 @@ from scheduler.sandbox.devcluster.admission.definitions import kinds_of
 from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
 from scheduler.sandbox.devcluster.admission.shapes import check_shape
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
-from scheduler.sandbox.devcluster.admission.strategy import View
+from scheduler.sandbox.devcluster.admission.strategy import View, remove
 from scheduler.sandbox.devcluster.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
     NAMESPACE,
@@ -37,7 +37,7 @@ from scheduler.sandbox.devcluster.storage.history import (
     without_nulls,
 )
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
+from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, dropped_fields, hidden_kinds
 
 #: Past changes of each kind that are kept; the oldest are forgotten first.
 HISTORY_CAPACITY: Final = 10_000
@@ -126,7 +126,7 @@ class ObjectStore:
         strategy = strategy_of(kind)
         new = stored_form(kind, copied(obj))
         check_shape(kind, new)
-        drop_fields(kind.kind, new, self.minor)
+        remove(new, dropped_fields(kind.kind, self.minor))
         metadata = self._new_metadata(kind, namespace, new)
         if strategy.has_generation:
             metadata["generation"] = 1
@@ -295,7 +295,7 @@ class ObjectStore:
         if version and version != stored["resourceVersion"]:
             raise status.conflict(kind, stored["name"])
         check_shape(kind, new)
-        drop_fields(kind.kind, new, self.minor)
+        remove(new, dropped_fields(kind.kind, self.minor))
         # Upstream checks metadata in general and once more for the kind, so these causes come twice.
         errors = 2 * list(metadata_update_errors(metadata, stored))
         _restore(metadata, stored, *_SERVER_METADATA)

@@ -12,42 +12,28 @@ from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, EVENT, NODE, POD, Jso
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.patches import PatchType
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
+from tests.support import build
+from tests.support.workloads import workload
 
-_WRONG: list[Any] = [None, 1, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
-_SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
-_TERM = {"topologyKey": "z", "namespaces": ["n"], "labelSelector": _SELECTOR, "matchLabelKeys": ["c"]}
-_NODE_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}
-_CONTAINER = {
-    "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 80}],
-}  # fmt: skip
-_POD = {
-    "metadata": {"name": "p", "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a.io/b"]},
-    "spec": {
-        "containers": [_CONTAINER],
-        "nodeSelector": {"a": "b"},
-        "tolerations": [{"key": "a", "operator": "Exists"}],
-        "schedulingGates": [{"name": "a.io/b"}],
-        "volumes": [{"name": "v", "configMap": {"name": "x"}}],
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NODE_TERMS},
-            "podAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [_TERM],
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": _TERM}],
-            },
-        },
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}],
-    },
-    "status": {"phase": "Pending", "conditions": [{"type": "a", "status": "True"}], "nominatedNodeName": "n"},
-}  # fmt: skip
-_DEPLOYMENT = {
-    "metadata": {"name": "d"},
-    "spec": {
-        "replicas": 1,
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
-        "selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
-    },
-}  # fmt: skip
+_WRONG: list[Any] = [None, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
+_TERM = {**build.term("z", build.selector("a=b", "k in v"), namespaces=["n"]), "matchLabelKeys": ["c"]}
+_AFFINITY = build.affinity(
+    required=[_TERM], preferred=[(1, _TERM)], node_required=[build.node_term("k in v")]
+)
+_POD = build.pod(
+    labels={"a": "b"},
+    annotations={"a": "b"},
+    node_selector={"a": "b"},
+    tolerations=[build.toleration("a")],
+    affinity=_AFFINITY,
+    spread=[build.spread("z", None)],
+    containers=[build.container(requests={"cpu": "1"}, host_ports=["80"])],
+    spec={"schedulingGates": [{"name": "a.io/b"}], "volumes": [{"name": "v", "configMap": {"name": "x"}}]},
+)
+_POD["metadata"]["finalizers"] = ["a.io/b"]
+_POD["status"] |= {"conditions": [{"type": "a", "status": "True"}], "nominatedNodeName": "n"}
+_ROLLING = {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}
+_DEPLOYMENT = workload("Deployment", "d", build.pod(labels={"a": "b"}), 1, **_ROLLING)
 _EVENT = {
     "metadata": {"name": "e"},
     "eventTime": "2026-01-01T00:00:00.000000Z",

@@ -39,6 +39,18 @@ class Hooks:
         """Return the caBundle of the webhooks' configurations."""
         return base64.b64encode(self.trusted.authorities).decode()
 
+    def webhook(self, path: str, **fields: Any) -> dict[str, Any]:
+        """Return a webhook of a configuration, asked about new pods."""
+        return {
+            "name": f"{path}.hooks.test",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 2,
+            "clientConfig": {"url": self.url(path), "caBundle": self.bundle},
+            "rules": [rule()],
+            **fields,
+        }
+
     def asked_of(self, path: str) -> list[dict[str, Any]]:
         """Return the requests that a webhook saw."""
         return [request for at, request in self.asked if at == path]
@@ -80,6 +92,12 @@ async def serving(folder: Path) -> AsyncIterator[Hooks]:
             if connection.transport is not None:
                 connection.transport.abort()
         await runner.cleanup()
+
+
+def rule(**changes: Any) -> dict[str, Any]:
+    """Return a rule for new pods, but for the changes."""
+    usual = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    return {**usual, **changes}
 
 
 def patching(*operations: dict[str, Any]) -> dict[str, Any]:

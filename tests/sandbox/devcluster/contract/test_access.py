@@ -1,12 +1,13 @@
 """Authentication and authorization: tokens of ServiceAccounts, roles, bindings, and access reviews."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.support.api_client import Answer, Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _RBAC = "apis/rbac.authorization.k8s.io/v1"
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -90,27 +91,17 @@ async def test_a_token_review_names_the_user_of_a_token(api: Api):
     assert status["audiences"]
 
 
-async def test_a_token_review_of_an_unknown_token_is_not_authenticated(api: Api):
-    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": "nobody's"}})).ok["status"]
-    assert status["user"] == {}
-    assert "authenticated" not in status
-    assert "invalid bearer token" in status["error"]
-
-
-async def test_a_token_review_needs_a_token(api: Api):
-    answer = await api.post(_TOKEN_REVIEWS, {"spec": {}})
-    assert answer.refused(400, "BadRequest") == "token is required for TokenReview in authentication"
-
-
-async def test_a_token_is_worth_nothing_once_its_account_is_gone(api: Api):
+async def test_a_token_review_needs_a_token_that_is_known(api: Api):
+    """A token is worth nothing once its account is gone, nor when there is another one of that name."""
     token = await _account(api)
     (await api.delete(api.in_namespace("serviceaccounts", "worker"))).ok  # noqa: B018
-    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
-    assert "authenticated" not in status
-    again = await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": "worker"}})
-    assert again.code == 201
-    status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": token}})).ok["status"]
-    assert "authenticated" not in status
+    for unknown in ("nobody's", token, token):
+        status = (await api.post(_TOKEN_REVIEWS, {"spec": {"token": unknown}})).ok["status"]
+        assert (status["user"], "authenticated" in status) == ({}, False)
+        assert "invalid bearer token" in status["error"]
+        await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": "worker"}})
+    answer = await api.post(_TOKEN_REVIEWS, {"spec": {}})
+    assert answer.refused(400, "BadRequest") == "token is required for TokenReview in authentication"
 
 
 async def test_an_unknown_token_is_unauthorized(api: Api):
@@ -149,57 +140,42 @@ async def test_a_user_without_rights_is_refused(api: Api, method: str, path: str
     assert answer.refused(403, "Forbidden") == f'{head}: User "{_user(api)}" cannot {refusal.format(**where)}'
 
 
-async def test_a_cluster_role_holds_everywhere(api: Api):
-    token = await _account(api)
-    await _grant(api, {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]})
-    await _eventually(api, token, "GET", "/api/v1/pods")
-    assert (await _asked(api, token, "GET", api.pods())).code == 200
-    assert (await _asked(api, token, "GET", api.pods("x"))).code == 403
-    assert (await _asked(api, token, "GET", f"{api.pods()}?watch=true")).code == 403
-    assert (await _asked(api, token, "GET", "/api/v1/nodes")).code == 403
+_LIST: dict[str, Any] = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+_ONE = "{pods}?fieldSelector=metadata."
+_ELSEWHERE = ["/api/v1/pods", "/api/v1/namespaces/default/pods"]
 
 
-@pytest.mark.parametrize("by_cluster_role", [True, False], ids=["a cluster role", "a role"])
-async def test_a_role_binding_holds_in_its_namespace(api: Api, by_cluster_role: bool):
-    token = await _account(api)
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-    await _grant(api, rule, in_namespace=True, by_cluster_role=by_cluster_role)
-    await _eventually(api, token, "GET", api.pods())
-    assert (await _asked(api, token, "GET", "/api/v1/pods")).code == 403
-    assert (await _asked(api, token, "GET", "/api/v1/namespaces/default/pods")).code == 403
-
-
-async def test_names_and_subresources_narrow_a_rule(api: Api):
+@pytest.mark.parametrize(
+    ("rule", "how", "allowed", "refused"),
+    [
+        pytest.param(_LIST, {}, ["/api/v1/pods", "{pods}"], ["{pods}/mine", "{pods}?watch=true", "/api/v1/nodes"],
+                     id="a cluster role holds everywhere"),
+        pytest.param(_LIST, {"in_namespace": True}, ["{pods}"], _ELSEWHERE, id="in the namespace of its binding"),
+        pytest.param(_LIST, {"in_namespace": True, "by_cluster_role": False}, ["{pods}"], _ELSEWHERE, id="a role"),
+        pytest.param(
+            {**_LIST, "resources": ["pods", "pods/status"], "resourceNames": ["mine"], "verbs": ["get"]}, {},
+            ["{pods}/mine", "{pods}/mine/status"], ["{pods}/yours"], id="names and subresources",
+        ),
+        # A watch of one object needs no right to its neighbours.
+        pytest.param(
+            {**_LIST, "resourceNames": ["mine"]}, {}, [f"{_ONE}name%3Dmine"],
+            [f"{_ONE}name%3Dyours", f"{_ONE}name!%3Dmine", f"{_ONE}namespace%3Dmine", "{pods}",
+             f"{_ONE}name%3Dmine&watch=true"],
+            id="lists and watches that select a name",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_binding_gives_the_rights_of_its_role(
+    api: Api, rule: Mapping[str, object], how: dict[str, bool], allowed: list[str], refused: list[str]
+):
     token = await _account(api)
     await api.create_pod("mine")
-    await api.create_pod("yours")
-    await _grant(
-        api,
-        {
-            "apiGroups": [""],
-            "resources": ["pods", "pods/status"],
-            "resourceNames": ["mine"],
-            "verbs": ["get"],
-        },
-    )
-    await _eventually(api, token, "GET", api.pods("mine"))
-    assert (await _asked(api, token, "GET", api.pods("mine/status"))).code == 200
-    assert (await _asked(api, token, "GET", api.pods("yours"))).code == 403
+    await _grant(api, rule, **how)
+    for path in allowed:
+        await _eventually(api, token, "GET", path.format(pods=api.pods()))
+    for path in refused:
+        assert (await _asked(api, token, "GET", path.format(pods=api.pods()))).code == 403, path
     assert (await _asked(api, token, "POST", api.pods("mine/eviction"), {})).code == 403
-
-
-async def test_a_name_narrows_lists_and_watches_that_select_it(api: Api):
-    """A watch of one object needs no right to its neighbours."""
-    token = await _account(api)
-    await _grant(
-        api, {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["mine"], "verbs": ["list"]}
-    )
-    await _eventually(api, token, "GET", f"{api.pods()}?fieldSelector=metadata.name%3Dmine")
-    for selector in ("metadata.name%3Dyours", "metadata.name!%3Dmine", "metadata.namespace%3Dmine", ""):
-        path = f"{api.pods()}?fieldSelector={selector}"
-        assert (await _asked(api, token, "GET", path)).code == 403, selector
-    watch = f"{api.pods()}?watch=true&fieldSelector=metadata.name%3Dmine"
-    assert (await _asked(api, token, "GET", watch)).code == 403
 
 
 async def _eventually(api: Api, token: str, method: str, path: str) -> None:

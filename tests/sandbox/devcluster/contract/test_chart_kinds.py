@@ -1,20 +1,19 @@
 """The kinds that charts bring: jobs, daemon sets, policies, and CustomResourceDefinitions with their objects."""
 
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support.api_client import APPLY, JSON_PATCH, STRATEGIC, Api
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BATCH = "apis/batch/v1"
-_APPS = "apis/apps/v1"
 
 
 def pod_template(restart_policy="Never", **labels: str) -> dict[str, Any]:
@@ -107,10 +106,9 @@ def definition(api: Api, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": f"widgets.{group}"}, "spec": {**own, **spec}}
 
 
-def widget(api: Api, name: str = "w", **fields: Any) -> dict[str, Any]:
+def widget(group: str, name: str = "w", **fields: Any) -> dict[str, Any]:
     """Return an object of the kind that is defined."""
-    kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
-    return {**kind, "metadata": {"name": name}, **fields}
+    return {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": name}, **fields}
 
 
 async def until_found(api: Api, path: str) -> Any:
@@ -118,33 +116,29 @@ async def until_found(api: Api, path: str) -> Any:
     return (await until(partial(api.get, path), lambda answer: answer.code == 200)).body
 
 
-@asynccontextmanager
-async def widgets(api: Api):
-    """Create the definition and yield the path of Widgets; delete it at the end."""
-    body = definition(api)
-    name = body["metadata"]["name"]
-    (await api.post(_DEFINITIONS, body)).ok  # noqa: B018 - asserts success
-    path = api.in_namespace("widgets", group=f"apis/{api.namespace}.test/v1")
-    try:
-        await until_found(api, path)
-        yield path
-    finally:
-        await api.delete(f"{_DEFINITIONS}/{name}")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def group(server: Api) -> str:
+    """Return the group of Widgets, which are served for the tests of this module."""
+    await server.enter_namespace()
+    (await server.post(_DEFINITIONS, definition(server))).ok  # noqa: B018 - asserts success
+    await until_found(server, f"/apis/{server.namespace}.test/v1/widgets")
+    return f"{server.namespace}.test"
 
 
-async def test_a_definition_is_established_and_serves_its_kind(api: Api):
-    async with widgets(api):
-        stored = await until_found(api, f"{_DEFINITIONS}/widgets.{api.namespace}.test")
-        met = {one["type"]: one["status"] for one in stored["status"]["conditions"]}
-        resources = (await api.get(f"/apis/{api.namespace}.test/v1")).ok["resources"]
+def widgets(api: Api, group: str, name: str = "") -> str:
+    return api.in_namespace("widgets", name, group=f"apis/{group}/v1")
+
+
+async def test_a_definition_is_established_and_serves_its_kind(api: Api, group: str):
+    stored = await until_found(api, f"{_DEFINITIONS}/widgets.{group}")
+    resources = (await api.get(f"/apis/{group}/v1")).ok["resources"]
+    met = {one["type"]: one["status"] for one in stored["status"]["conditions"]}
     assert met == {"NamesAccepted": "True", "Established": "True"}
     names = {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "shortNames": ["wd"]}
     assert stored["status"]["acceptedNames"] == {**names, "singular": "widget"}
     assert stored["status"]["storedVersions"] == ["v1"]
-    assert {one["name"]: one["kind"] for one in resources} == {
-        "widgets": "Widget",
-        "widgets/status": "Widget",
-    }
+    kinds = {one["name"]: one["kind"] for one in resources}
+    assert kinds == {"widgets": "Widget", "widgets/status": "Widget"}
     assert (resources[0]["shortNames"], resources[0]["singularName"]) == (["wd"], "widget")
 
 
@@ -162,63 +156,46 @@ async def test_a_definition_that_breaks_rules_is_refused(api: Api, spec, field):
     assert field in {where for _, where in answer.causes()}
 
 
-async def test_custom_objects_are_stored_patched_and_listed(api: Api):
-    async with widgets(api) as path:
-        made = (await api.post(path, widget(api, spec={"size": 3}))).ok
-        assert (made["metadata"]["generation"], made["spec"]) == (1, {"size": 3})
-        larger = (await api.patch(f"{path}/w", {"spec": {"size": 4}})).ok
-        assert (larger["metadata"]["generation"], larger["spec"]) == (2, {"size": 4})
-        replaced = await api.patch(
-            f"{path}/w", [{"op": "replace", "path": "/spec/size", "value": 5}], JSON_PATCH
-        )
-        assert replaced.ok["spec"] == {"size": 5}
-        listed = (await api.get(path)).ok
-        assert (listed["kind"], [one["spec"] for one in listed["items"]]) == ("WidgetList", [{"size": 5}])
-        (await api.delete(f"{path}/w")).ok  # noqa: B018 - asserts success
-        (await api.get(f"{path}/w")).refused(404, "NotFound")
+async def test_custom_objects_are_stored_patched_and_listed(api: Api, group: str):
+    made = (await api.post(widgets(api, group), widget(group, spec={"size": 3}))).ok
+    assert (made["metadata"]["generation"], made["spec"]) == (1, {"size": 3})
+    path = widgets(api, group, "w")
+    larger = (await api.patch(path, {"spec": {"size": 4}})).ok
+    assert (larger["metadata"]["generation"], larger["spec"]) == (2, {"size": 4})
+    operations = [{"op": "replace", "path": "/spec/size", "value": 5}]
+    assert (await api.patch(path, operations, JSON_PATCH)).ok["spec"] == {"size": 5}
+    listed = (await api.get(widgets(api, group))).ok
+    assert (listed["kind"], [one["spec"] for one in listed["items"]]) == ("WidgetList", [{"size": 5}])
+    assert (await api.patch(path, {"spec": {"size": 1}}, STRATEGIC)).refused(415, "UnsupportedMediaType")
+    refused = (await api.put(path, widget(group, spec={}))).refused(422, "Invalid")
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in refused
+    applied = await api.patch(path, widget(group, spec={"color": "red"}), APPLY, fieldManager="t")
+    assert applied.ok["spec"] == {"size": 5, "color": "red"}
+    (await api.delete(path)).ok  # noqa: B018 - asserts success
+    (await api.get(path)).refused(404, "NotFound")
 
 
-async def test_custom_objects_take_no_strategic_patch_and_no_put_without_a_version(api: Api):
-    async with widgets(api) as path:
-        body = widget(api, spec={})
-        await api.post(path, body)
-        answer = await api.patch(f"{path}/w", {"spec": {"size": 1}}, STRATEGIC)
-        assert answer.refused(415, "UnsupportedMediaType")
-        refused = (await api.put(f"{path}/w", body)).refused(422, "Invalid")
-        assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in refused
-        applied = await api.patch(f"{path}/w", {**body, "spec": {"size": 2}}, APPLY, fieldManager="t")
-        assert applied.ok["spec"] == {"size": 2}
-
-
-async def test_the_status_of_custom_objects_has_its_own_path(api: Api):
-    async with widgets(api) as path:
-        made = (await api.post(path, widget(api, status={"phase": "Old"}))).ok
-        assert "status" not in made
-        stored = (await api.patch(f"{path}/w/status", {"status": {"phase": "New"}, "spec": {"size": 9}})).ok
-        assert (stored["status"], stored.get("spec"), stored["metadata"]["generation"]) == (
-            {"phase": "New"},
-            None,
-            1,
-        )
-        kept = (await api.patch(f"{path}/w", {"status": {"phase": "Other"}})).ok
-        assert kept["status"] == {"phase": "New"}
-
-
-async def test_custom_objects_are_printed_with_the_columns_of_their_definition(api: Api):
-    async with widgets(api) as path:
-        await api.post(path, widget(api, spec={"size": 3}))
-        conditions = [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]
-        await api.patch(f"{path}/w/status", {"status": {"conditions": conditions}})
-        printed = (await api.request("GET", path, accept=_TABLE)).ok
-        default = (await api.request("GET", path.replace("/v1/", "/v1beta1/"), accept=_TABLE)).ok
+async def test_the_status_of_custom_objects_has_its_own_path_and_columns(api: Api, group: str):
+    """They are printed with the columns of their definition, or their age."""
+    made = (await api.post(widgets(api, group), widget(group, status={"phase": "Old"}))).ok
+    assert "status" not in made
+    path = widgets(api, group, "w")
+    conditions = [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]
+    status = {"phase": "New", "conditions": conditions}
+    stored = (await api.patch(f"{path}/status", {"status": status, "spec": {"size": 9}})).ok
+    assert (stored["status"], stored.get("spec"), stored["metadata"]["generation"]) == (status, None, 1)
+    kept = (await api.patch(path, {"status": {"phase": "Other"}, "spec": {"size": 3}})).ok
+    assert kept["status"] == status
+    printed = (await api.request("GET", path, accept=_TABLE)).ok
+    default = (await api.request("GET", path.replace("/v1/", "/v1beta1/"), accept=_TABLE)).ok
     assert [one["name"] for one in printed["columnDefinitions"]] == ["Name", "Size", "Ready"]
     assert [row["cells"] for row in printed["rows"]] == [["w", 3, "True"]]
     assert [one["name"] for one in default["columnDefinitions"]] == ["Name", "Age"]
 
 
-async def test_a_deleted_definition_takes_its_objects_and_its_paths_with_it(api: Api):
-    async with widgets(api) as path:
-        await api.post(path, widget(api))
-        await api.delete(f"{_DEFINITIONS}/widgets.{api.namespace}.test")
-        await until(partial(api.get, path), lambda answer: answer.code == 404)
-        assert (await api.post(path, widget(api, "x"))).code == 404
+async def test_a_deleted_definition_takes_its_objects_and_its_paths_with_it(api: Api, group: str):
+    """The last test of the module: it deletes the definition of the others."""
+    await api.post(widgets(api, group), widget(group))
+    await api.delete(f"{_DEFINITIONS}/widgets.{group}")
+    await until(partial(api.get, widgets(api, group)), lambda answer: answer.code == 404)
+    assert (await api.post(widgets(api, group), widget(group, "x"))).code == 404

@@ -1,10 +1,15 @@
 """Objects: creation, reading, replacement, deletion, and the refusals that go with them."""
 
+from typing import Any
+
 import pytest
 
+from tests.sandbox.devcluster.contract.conftest import named_causes
+from tests.support import build
 from tests.support.api_client import STRATEGIC, Api
+from tests.support.workloads import workload
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_created_object_has_the_fields_that_the_server_adds(api: Api):
@@ -34,6 +39,8 @@ _NAME = {"metadata": {"name": "one"}}
          "BadRequest",
          'ConfigMap in version "v1" cannot be handled as a ConfigMap...'),
         ("POST", _MAPS, {"metadata": ""}, 400, "BadRequest", "..."),
+        ("POST", _MAPS, {"metadata": {"name": "two", "namespace": 3}}, 400, "BadRequest",
+         'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: ...'),
         ("POST", _MAPS, {"metadata": {"name": "two", "namespace": "other"}}, 400, "BadRequest",
          "the namespace of the provided object does not match the namespace sent on the request"),
         ("POST", _MAPS, {"metadata": {"name": "two", "resourceVersion": "5"}}, 500, None,
@@ -59,39 +66,20 @@ async def test_a_request_that_cannot_be_met_is_refused(
     assert refusal == message or ("..." in message and all(part in refusal for part in message.split("...")))
 
 
-@pytest.mark.parametrize(
-    ("metadata", "field"),
-    [
-        pytest.param({"name": "Bad_Name"}, "metadata.name", id="name"),
-        pytest.param({"name": "one", "labels": {"bad key!": "v"}}, "metadata.labels", id="label key"),
-        pytest.param({"name": "one", "labels": {"k": "bad value!"}}, "metadata.labels", id="label value"),
-    ],
-)
-async def test_bad_metadata_is_invalid_and_names_the_field(api: Api, metadata, field):
-    answer = await api.post(api.in_namespace("configmaps"), {"metadata": metadata})
-    answer.refused(422, "Invalid")
-    assert answer.causes() == [("FieldValueInvalid", field)]
-
-
 async def test_dry_run_stores_nothing(api: Api):
     created = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "one"}}, dryRun="All")
-    assert created.code == 201
-    assert created.body["metadata"]["name"] == "one"
+    assert (created.code, created.body["metadata"]["name"]) == (201, "one")
     (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
 
 
-async def test_an_unknown_dry_run_is_refused(api: Api):
-    await api.create_map("one", {"k": "1"})
-    path = api.in_namespace("configmaps", "one")
-    assert 'dryRun: Unsupported value: ["x"]' in (await api.delete(path, dryRun="x")).refused(422, "Invalid")
-    assert (await api.get(path)).code == 200
-
-
 async def test_a_replacement_needs_the_current_resource_version(api: Api):
+    """An unchanged one keeps it."""
     stored = await api.create_map("one", {"k": "1"})
     path = api.in_namespace("configmaps", "one")
+    version, again = stored["metadata"]["resourceVersion"], (await api.put(path, stored)).ok
+    assert again["metadata"]["resourceVersion"] == version
     newer = (await api.put(path, {**stored, "data": {"k": "2"}})).ok
-    assert int(newer["metadata"]["resourceVersion"]) > int(stored["metadata"]["resourceVersion"])
+    assert int(newer["metadata"]["resourceVersion"]) > int(version)
     answer = await api.put(path, {**stored, "data": {"k": "3"}})
     assert answer.refused(409, "Conflict") == (
         'Operation cannot be fulfilled on configmaps "one": the object has been modified; please apply your '
@@ -110,10 +98,32 @@ async def test_leases_are_not_replaced_without_resource_version(api: Api):
     )
 
 
-async def test_an_unchanged_replacement_keeps_the_resource_version(api: Api):
-    stored = await api.create_map("one", {"k": "1"})
-    again = (await api.put(api.in_namespace("configmaps", "one"), stored)).ok
-    assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+_NO_POLICY = (
+    'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "x": supported values: '
+    '"Foreground", "Background", "Orphan", "nil"'
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "code", "message"),
+    [
+        ({"dryRun": "x"}, None, 422, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
+        ({"gracePeriodSeconds": "x"}, None, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ({"propagationPolicy": "x"}, None, 422, _NO_POLICY),
+        ({}, {"propagationPolicy": "x"}, 422, _NO_POLICY),
+        ({}, {"dryRun": ["x"]}, 422, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
+        ({}, {"preconditions": {"uid": "other"}}, 409,
+         'Operation cannot be fulfilled on ConfigMap "one": the UID in the precondition (other) does not match the '
+         "UID in record ({uid}). The object might have been deleted and then recreated"),
+    ],
+)  # fmt: skip
+async def test_a_deletion_that_makes_no_sense_is_refused(api: Api, query, options, code, message):
+    uid = (await api.create_map("one"))["metadata"]["uid"]
+    path = api.in_namespace("configmaps", "one")
+    answer = await api.delete(path, options, **query)
+    reason = {400: "BadRequest", 409: "Conflict", 422: "Invalid"}[code]
+    assert message.replace("{uid}", uid) in answer.refused(code, reason)
+    assert (await api.get(path)).code == 200
 
 
 async def test_a_deletion_answers_with_a_status_that_names_the_object(api: Api):
@@ -122,16 +132,6 @@ async def test_a_deletion_answers_with_a_status_that_names_the_object(api: Api):
     assert (body["kind"], body["status"]) == ("Status", "Success")
     assert body["details"] == {"name": "one", "kind": "configmaps", "uid": stored["metadata"]["uid"]}
     (await api.get(api.in_namespace("configmaps", "one"))).refused(404, "NotFound")
-
-
-async def test_a_deletion_with_another_uid_is_a_conflict(api: Api):
-    stored = await api.create_map("one")
-    options = {"preconditions": {"uid": "other"}}
-    message = (await api.delete(api.in_namespace("configmaps", "one"), options)).refused(409, "Conflict")
-    assert message == (
-        'Operation cannot be fulfilled on ConfigMap "one": the UID in the precondition (other) does not match the '
-        f"UID in record ({stored['metadata']['uid']}). The object might have been deleted and then recreated"
-    )
 
 
 async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
@@ -146,10 +146,9 @@ async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
     (await api.get(path)).refused(404, "NotFound")
 
 
-def _workload(**spec: object) -> dict[str, object]:
-    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    own = {"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec}
-    return {"metadata": {"name": "web"}, "spec": own}
+def _workload(**spec: Any) -> dict[str, Any]:
+    made = workload("Deployment", "web", build.pod(labels={"app": "a"}), **spec)
+    return {"metadata": {"name": "web"}, "spec": made["spec"]}
 
 
 async def test_the_generation_counts_changes_of_the_spec_alone(api: Api):
@@ -179,20 +178,34 @@ async def test_the_scale_subresource_reads_and_writes_replicas(api: Api):
     assert (await api.get(f"{path}/web")).ok["spec"]["replicas"] == 5
 
 
-@pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])
-async def test_fewer_replicas_than_none_are_refused(api: Api, plural):
-    answer = await api.post(api.in_namespace(plural, group="apis/apps/v1"), _workload(replicas=-1))
-    assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in answer.refused(
-        422, "Invalid"
-    )
-    assert answer.causes() == [("FieldValueInvalid", "spec.replicas")]
+_NEGATIVE = _workload(replicas=-1), "Invalid spec.replicas"
+_INVALID = {
+    "name": ("configmaps", {"metadata": {"name": "Bad_Name"}}, "Invalid metadata.name"),
+    "label key": ("configmaps", {"metadata": {"name": "one", "labels": {"a b": "v"}}}, "Invalid metadata.labels"),
+    "label value": ("configmaps", {"metadata": {"name": "one", "labels": {"k": "b!"}}}, "Invalid metadata.labels"),
+    "fewer pods than none": ("deployments", *_NEGATIVE),
+    "fewer pods of a replica set": ("replicasets", *_NEGATIVE),
+    "fewer pods of a stateful set": ("statefulsets", *_NEGATIVE),
+    "others' pods": ("deployments", _workload(selector={"matchLabels": {"app": "other"}}),
+                     "Invalid spec.template.metadata.labels"),
+    "no time": ("events", {"eventTime": None}, "Required eventTime"),
+    "no instance": ("events", {"reportingInstance": None}, "Required reportingInstance"),
+    "no action": ("events", {"action": None}, "Required action"),
+    "type": ("events", {"type": "Odd"}, "Invalid type"),
+    "note too long": ("events", {"note": "x" * 1025}, "Invalid message"),
+    "series": ("events", {"series": {"count": 1}}, ""),
+    "a node's event in a team's namespace": ("events", {"regarding": {"kind": "Node", "name": "n"}}, ""),
+}  # fmt: skip
+_GROUPS = {"configmaps": "api/v1", "events": "apis/events.k8s.io/v1"}
 
 
-async def test_a_workload_selects_its_own_pods(api: Api):
-    body = _workload(selector={"matchLabels": {"app": "other"}})
-    answer = await api.post(api.in_namespace("deployments", group="apis/apps/v1"), body)
-    answer.refused(422, "Invalid")
-    assert answer.causes() == [("FieldValueInvalid", "spec.template.metadata.labels")]
+@pytest.mark.parametrize(("plural", "body", "causes"), _INVALID.values(), ids=_INVALID)
+async def test_an_object_that_breaks_a_rule_is_invalid(api: Api, plural, body, causes):
+    body = _event(api, **body) if plural == "events" else body
+    answer = await api.post(api.in_namespace(plural, group=_GROUPS.get(plural, "apis/apps/v1")), body)
+    assert named_causes(answer) == causes or not causes
+    is_negative = causes == "Invalid spec.replicas"
+    assert not is_negative or "Invalid value: -1: must be greater than or" in answer.body["message"]
 
 
 async def test_namespaces_carry_their_name_as_a_label(api: Api):
@@ -247,28 +260,6 @@ async def test_an_event_written_in_one_version_reads_in_the_other(api: Api):
     assert [one["metadata"]["name"] for one in listed["items"]] == ["e"]
     regarding = (await api.get(api.in_namespace("events", group=group), fieldSelector="regarding.name=q")).ok
     assert regarding["items"] == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "causes"),
-    [
-        pytest.param({"eventTime": None}, [("FieldValueRequired", "eventTime")], id="no time"),
-        pytest.param(
-            {"reportingInstance": None}, [("FieldValueRequired", "reportingInstance")], id="no instance"
-        ),
-        pytest.param({"action": None}, [("FieldValueRequired", "action")], id="no action"),
-        pytest.param({"type": "Odd"}, [("FieldValueInvalid", "type")], id="type"),
-        pytest.param({"note": "x" * 1025}, [("FieldValueInvalid", "message")], id="note too long"),
-        pytest.param({"series": {"count": 1}}, None, id="series"),
-        pytest.param(
-            {"regarding": {"kind": "Node", "name": "n"}}, None, id="a node's event in a team's namespace"
-        ),
-    ],
-)
-async def test_an_event_that_says_too_little_is_invalid(api: Api, changes, causes):
-    answer = await api.post(api.in_namespace("events", group="apis/events.k8s.io/v1"), _event(api, **changes))
-    answer.refused(422, "Invalid")
-    assert causes is None or answer.causes() == causes
 
 
 # -- fields that the kind does not have ----------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.api_client import Api
+from tests.support.api_client import Answer, Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _CONTAINER = {"name": "c", "image": "i"}
 _UPDATABLE = (
@@ -24,10 +24,7 @@ def _binding(name: str, node: str = "n1", **metadata: object) -> dict[str, objec
 
 
 async def _make_node(api: Api, name: str, **labels: str) -> None:
-    body = {
-        "metadata": {"name": name, "labels": {key.replace("__", "/"): value for key, value in labels.items()}}
-    }
-    (await api.post("/api/v1/nodes", body)).ok  # noqa: B018
+    (await api.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})).ok  # noqa: B018
 
 
 # -- creation ------------------------------------------------------------------------------------------------
@@ -37,7 +34,7 @@ async def test_a_pod_gets_the_defaults_that_schedulers_read_and_a_status_of_its_
     resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
     body = {
         "metadata": {"name": "p"},
-        "spec": {"containers": [{**_CONTAINER, "resources": resources}]},
+        "spec": {"containers": [{**_CONTAINER, "resources": resources}], "schedulerName": ""},
         "status": {"phase": "Running"},
     }
     stored = (await api.post(api.pods(), body)).ok
@@ -151,7 +148,7 @@ async def test_match_label_keys_are_merged_into_selectors(api: Api):
 
 async def test_a_pod_created_on_a_node_carries_the_nodes_topology(api: Api):
     node = f"node-{api.namespace}"
-    await _make_node(api, node, topology__x="no", **{"topology.kubernetes.io__zone": "z1"})
+    await _make_node(api, node, **{"topology/x": "no", "topology.kubernetes.io/zone": "z1"})
     labels = (await api.create_pod("p", node=node))["metadata"]["labels"]
     assert labels == {"topology.kubernetes.io/zone": "z1"}
     (await api.delete(f"/api/v1/nodes/{node}")).ok  # noqa: B018
@@ -213,50 +210,30 @@ async def test_a_gated_pods_node_selector_may_be_narrowed(api: Api):
 
 
 async def test_a_binding_assigns_the_pod_and_says_so(api: Api):
-    stored = await api.create_pod("p")
-    (await api.patch(f"{api.pods('p')}/status", {"status": {"nominatedNodeName": "n9"}})).ok  # noqa: B018
+    """In place of the condition that it was unschedulable. Zone and region of the node become labels."""
+    node, zone, region = (
+        f"node-{api.namespace}",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+    )
+    await _make_node(api, node, **{zone: "z1", region: "r1"})
+    stored = await api.create_pod("p", labels={"app": "a"})
+    old = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+    status = {"nominatedNodeName": "n9", "conditions": [old]}
+    (await api.patch(f"{api.pods('p')}/status", {"status": status})).ok  # noqa: B018
     annotations = {"example.com/why": "test"}
-    body = _binding("p", uid=stored["metadata"]["uid"], annotations=annotations, labels={"more": "yes"})
+    body = _binding("p", node, uid=stored["metadata"]["uid"], annotations=annotations, labels={"more": "yes"})
     answer = await api.post(f"{api.pods('p')}/binding", body)
-    assert answer.code == 201
-    assert answer.body == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "code": 201,
-    }
+    success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    assert (answer.code, answer.body) == (201, success)
     bound = (await api.get(api.pods("p"))).ok
-    assert bound["spec"]["nodeName"] == "n1"
-    assert "nominatedNodeName" not in bound["status"]
+    assert (bound["spec"]["nodeName"], "nominatedNodeName" in bound["status"]) == (node, False)
     assert bound["metadata"]["annotations"] == annotations
-    assert bound["metadata"]["labels"] == {"more": "yes"}
+    assert bound["metadata"]["labels"] == {"app": "a", "more": "yes", zone: "z1", region: "r1"}
     (condition,) = bound["status"]["conditions"]
     assert condition.pop("lastTransitionTime")
     assert condition == {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
     assert bound["metadata"]["generation"] == stored["metadata"]["generation"]
-
-
-async def test_a_binding_replaces_the_condition_that_the_pod_was_unschedulable(api: Api):
-    await api.create_pod("p")
-    old = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
-    (await api.patch(f"{api.pods('p')}/status", {"status": {"conditions": [old]}})).ok  # noqa: B018
-    (await api.post(f"{api.pods('p')}/binding", _binding("p"))).ok  # noqa: B018
-    (condition,) = (await api.get(api.pods("p"))).ok["status"]["conditions"]
-    assert (condition["status"], condition.get("reason"), condition.get("message")) == ("True", None, None)
-
-
-async def test_a_binding_copies_the_nodes_topology(api: Api):
-    node = f"node-{api.namespace}"
-    labels = {"topology.kubernetes.io__zone": "z1", "topology.kubernetes.io__region": "r1"}
-    await _make_node(api, node, **labels)
-    await api.create_pod("p", labels={"app": "a"})
-    (await api.post(f"{api.pods('p')}/binding", _binding("p", node))).ok  # noqa: B018
-    assert (await api.get(api.pods("p"))).ok["metadata"]["labels"] == {
-        "app": "a",
-        "topology.kubernetes.io/zone": "z1",
-        "topology.kubernetes.io/region": "r1",
-    }
     (await api.delete(f"/api/v1/nodes/{node}")).ok  # noqa: B018
 
 
@@ -308,23 +285,14 @@ async def test_an_unbound_pod_goes_at_once(api: Api):
 
 
 async def test_a_bound_pod_terminates_until_it_is_deleted_without_grace(api: Api):
+    """A second deletion shortens the grace but never lengthens it."""
     await api.create_pod("p", node="n1", terminationGracePeriodSeconds=20)
-    marked = (await api.delete(api.pods("p"))).ok
-    assert marked["metadata"]["deletionGracePeriodSeconds"] == 20
-    assert marked["metadata"]["deletionTimestamp"]
-    assert marked["metadata"]["generation"] == 2
-    assert (await api.get(api.pods("p"))).code == 200
-    (await api.delete(api.pods("p"), gracePeriodSeconds="0")).ok  # noqa: B018
-    (await api.get(api.pods("p"))).refused(404, "NotFound")
-
-
-async def test_a_second_deletion_shortens_the_grace_but_never_lengthens_it(api: Api):
-    await api.create_pod("p", node="n1")
-    asked = {"": 30, "60": 30, "5": 5}
-    for seconds, left in asked.items():
+    for seconds, left in {"": 20, "60": 20, "5": 5}.items():
         query = {"gracePeriodSeconds": seconds} if seconds else {}
-        marked = (await api.delete(api.pods("p"), **query)).ok
-        assert marked["metadata"]["deletionGracePeriodSeconds"] == left
+        marked = (await api.delete(api.pods("p"), **query)).ok["metadata"]
+        assert (marked["deletionGracePeriodSeconds"], "deletionTimestamp" in marked) == (left, True)
+        assert seconds or marked["generation"] == 2
+    assert (await api.get(api.pods("p"))).code == 200
     (await api.delete(api.pods("p"), gracePeriodSeconds="0")).ok  # noqa: B018
     (await api.get(api.pods("p"))).refused(404, "NotFound")
 
@@ -343,60 +311,47 @@ async def _running_pod(api: Api, name: str) -> None:
 
 
 async def _budget(api: Api, name: str, **status: int) -> None:
+    """Give the budget this status; create it if there is none."""
     path = api.in_namespace("poddisruptionbudgets", group="apis/policy/v1")
     body = {
         "metadata": {"name": name},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
     }
-    (await api.post(path, body)).ok  # noqa: B018
+    await api.post(path, body)
     counted = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, **status}
     stored = await api.get(f"{path}/{name}")
     (await api.put(f"{path}/{name}/status", {**stored.ok, "status": {"observedGeneration": 1, **counted}})).ok  # noqa: B018
 
 
-def _eviction(name: str) -> dict[str, object]:
-    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+async def _evicted(api: Api, name: str) -> Answer:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    return await api.post(f"{api.pods(name)}/eviction", body)
 
 
-async def test_an_eviction_deletes_the_pod(api: Api):
-    await _running_pod(api, "p")
-    assert (await api.post(f"{api.pods('p')}/eviction", _eviction("p"))).code == 201
+async def test_an_eviction_deletes_the_pod_and_uses_up_its_budget(api: Api):
+    for name in ("p", "q"):
+        await _running_pod(api, name)
+    await _budget(api, "guard")
+    answer = await _evicted(api, "p")
+    message = answer.refused(429, "TooManyRequests")
+    assert message == "Cannot evict pod as it would violate the pod's disruption budget."
+    told = "The disruption budget guard needs 1 healthy pods and has 1 currently"
+    assert answer.body["details"]["causes"] == [{"reason": "DisruptionBudget", "message": told}]
+    assert "deletionTimestamp" not in (await api.get(api.pods("p"))).ok["metadata"]
+    await _budget(api, "guard", disruptionsAllowed=1, currentHealthy=2)
+    assert (await _evicted(api, "p")).code == 201
     stored = (await api.get(api.pods("p"))).ok
     assert stored["metadata"]["deletionTimestamp"]
     by_type = {one["type"]: one for one in stored["status"]["conditions"]}
     assert by_type["DisruptionTarget"]["reason"] == "EvictionByEvictionAPI"
-
-
-async def test_a_used_up_budget_refuses_an_eviction(api: Api):
-    await _running_pod(api, "p")
-    await _budget(api, "guard")
-    answer = await api.post(f"{api.pods('p')}/eviction", _eviction("p"))
-    message = answer.refused(429, "TooManyRequests")
-    assert message == "Cannot evict pod as it would violate the pod's disruption budget."
-    assert answer.body["details"]["causes"] == [
-        {
-            "reason": "DisruptionBudget",
-            "message": "The disruption budget guard needs 1 healthy pods and has 1 currently",
-        }
-    ]
-    assert "deletionTimestamp" not in (await api.get(api.pods("p"))).ok["metadata"]
-
-
-async def test_an_eviction_uses_up_its_budget(api: Api):
-    await _running_pod(api, "p")
-    await _budget(api, "guard", disruptionsAllowed=1, currentHealthy=2)
-    (await api.post(f"{api.pods('p')}/eviction", _eviction("p"))).ok  # noqa: B018
     budget = (await api.get(api.in_namespace("poddisruptionbudgets", "guard", group="apis/policy/v1"))).ok
-    assert budget["status"]["disruptionsAllowed"] == 0
-    assert list(budget["status"]["disruptedPods"]) == ["p"]
-
-
-async def test_two_budgets_for_one_pod_are_a_server_error(api: Api):
-    await _running_pod(api, "p")
-    await _budget(api, "one")
+    status = budget["status"]
+    assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["p"])
+    (cause,) = (await _evicted(api, "q")).body["details"]["causes"]
+    assert cause["message"] == "The disruption budget guard does not allow evicting pods currently"
     await _budget(api, "two")
-    answer = await api.post(f"{api.pods('p')}/eviction", _eviction("p"))
-    assert answer.code == 500
-    assert answer.body["message"] == (
+    answer = await _evicted(api, "q")
+    several = (
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     )
+    assert (answer.code, answer.body["message"]) == (500, several)

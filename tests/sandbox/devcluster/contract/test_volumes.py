@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_client import Answer, Api
+from tests.sandbox.devcluster.contract.conftest import TABLE, named_causes
+from tests.support.api_client import Api
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _STORAGE = "/apis/storage.k8s.io/v1"
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def named(api: Api, what: str) -> str:
@@ -29,14 +29,13 @@ def claim_body(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {**asked, **spec}}
 
 
-def volume_body(api: Api, **spec: Any) -> dict[str, Any]:
+def volume_body(name: str, **spec: Any) -> dict[str, Any]:
     wanted = {
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Gi"},
         "csi": {"driver": "d.test", "volumeHandle": "h"},
     }
-    wanted = {key: value for key, value in {**wanted, **spec}.items() if value is not None}
-    return {"metadata": {"name": named(api, "pv")}, "spec": wanted}
+    return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
 
 
 def claims(api: Api, name: str = "") -> str:
@@ -45,13 +44,6 @@ def claims(api: Api, name: str = "") -> str:
 
 def volume(api: Api) -> str:
     return f"/api/v1/persistentvolumes/{named(api, 'pv')}"
-
-
-def named_causes(answer: Answer) -> str:
-    """Return the causes of a refusal, sorted, as `Required spec.attacher, Invalid spec.source`."""
-    return ", ".join(
-        sorted(f"{reason.removeprefix('FieldValue')} {field}" for reason, field in answer.causes())
-    )
 
 
 @asynccontextmanager
@@ -72,11 +64,19 @@ async def default_class(api: Api):
 # -- claims --------------------------------------------------------------------------------------------------
 
 
-async def test_a_claim_is_pending_protected_and_of_filesystem_mode(api: Api):
+async def test_a_claim_is_protected_bound_once_and_else_fixed(api: Api):
     stored = (await api.post(claims(api), claim_body("c"))).ok
-    assert stored["status"] == {"phase": "Pending"}
+    assert (stored["status"], stored["spec"]["volumeMode"]) == ({"phase": "Pending"}, "Filesystem")
     assert stored["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-    assert stored["spec"]["volumeMode"] == "Filesystem"
+    path, fixed = claims(api, "c"), "spec: Forbidden: spec is immutable after creation"
+    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    assert fixed in (await api.patch(path, larger)).refused(422, "Invalid")
+    bound = (await api.patch(path, {"spec": {"volumeName": "one"}})).ok
+    assert bound["spec"]["volumeName"] == "one"
+    assert fixed in (await api.patch(path, {"spec": {"volumeName": "two"}})).refused(422, "Invalid")
+    assert (await api.delete(path)).ok["metadata"]["deletionTimestamp"]
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok  # noqa: B018 - asserts success
+    (await api.get(path)).refused(404, "NotFound")
 
 
 async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
@@ -86,76 +86,49 @@ async def test_a_claim_without_a_class_gets_the_default_one(api: Api):
     assert (stored["spec"]["storageClassName"], asked["spec"]["storageClassName"]) == (name, "")
 
 
+_NO_TERM: dict[str, Any] = {"required": {"nodeSelectorTerms": []}}
+_NO_VALUE = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
+
+
 @pytest.mark.parametrize(
-    ("spec", "causes"),
+    ("path", "body", "causes"),
     [
-        pytest.param({"accessModes": [], "resources": {}},
+        pytest.param("", claim_body("c", accessModes=[], resources={}),
                      "Required spec.accessModes, Required spec.resources[storage]", id="empty"),
-        pytest.param({"accessModes": ["Nope"], "volumeMode": "X"},
+        pytest.param("", claim_body("c", accessModes=["Nope"], volumeMode="X"),
                      "NotSupported spec.accessModes, NotSupported spec.volumeMode", id="unknown words"),
-        pytest.param({"accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]},
+        pytest.param("", claim_body("c", accessModes=["ReadWriteOnce", "ReadWriteOncePod"]),
                      "Forbidden spec.accessModes", id="one pod and one node"),
-        pytest.param({"resources": {"requests": {"storage": "0"}}, "storageClassName": "Bad_"},
+        pytest.param("", claim_body("c", resources={"requests": {"storage": "0"}}, storageClassName="Bad_"),
                      "Invalid spec.resources[storage], Invalid spec.storageClassName", id="no storage of a bad class"),
+        pytest.param("/api/v1/persistentvolumes",
+                     volume_body("v", nodeAffinity=_NO_TERM, persistentVolumeReclaimPolicy="X"),
+                     "NotSupported spec.persistentVolumeReclaimPolicy, "
+                     "Required spec.nodeAffinity.required.nodeSelectorTerms", id="a volume"),
+        pytest.param(f"{_STORAGE}/storageclasses",
+                     {"metadata": {"name": "one"}, "reclaimPolicy": "X", "volumeBindingMode": "Y",
+                      "allowedTopologies": _NO_VALUE},
+                     "NotSupported reclaimPolicy, NotSupported volumeBindingMode, "
+                     "Required allowedTopologies[0].matchLabelExpressions[0].values, Required provisioner",
+                     id="a class"),
     ],
 )  # fmt: skip
-async def test_a_claim_that_breaks_rules_is_refused(api: Api, spec, causes):
-    answer = await api.post(claims(api), claim_body("c", **spec))
-    answer.refused(422, "Invalid")
-    assert named_causes(answer) == causes
-
-
-async def test_a_claim_is_bound_once_and_else_fixed(api: Api):
-    await api.post(claims(api), claim_body("c"))
-    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-    refused = await api.patch(claims(api, "c"), larger)
-    assert "spec: Forbidden: spec is immutable after creation" in refused.refused(422, "Invalid")
-    bound = (await api.patch(claims(api, "c"), {"spec": {"volumeName": "one"}})).ok
-    assert bound["spec"]["volumeName"] == "one"
-    again = await api.patch(claims(api, "c"), {"spec": {"volumeName": "two"}})
-    assert "spec: Forbidden: spec is immutable after creation" in again.refused(422, "Invalid")
-
-
-async def test_a_deleted_claim_waits_for_its_protection(api: Api):
-    await api.post(claims(api), claim_body("c"))
-    deleted = (await api.delete(claims(api, "c"))).ok
-    assert deleted["metadata"]["deletionTimestamp"]
-    (await api.patch(claims(api, "c"), {"metadata": {"finalizers": None}})).ok  # noqa: B018 - asserts success
-    (await api.get(claims(api, "c"))).refused(404, "NotFound")
+async def test_what_breaks_rules_is_refused(api: Api, path, body, causes):
+    assert named_causes(await api.post(path or claims(api), body)) == causes
 
 
 # -- volumes -------------------------------------------------------------------------------------------------
 
 
 async def test_a_volume_is_pending_protected_and_retained(api: Api):
-    stored = (await api.post("/api/v1/persistentvolumes", volume_body(api))).ok
+    stored = (await api.post("/api/v1/persistentvolumes", volume_body(named(api, "pv")))).ok
     assert stored["status"]["phase"] == "Pending"
     assert stored["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
     spec = stored["spec"]
     assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Retain", "Filesystem")
 
 
-async def test_a_volume_that_breaks_rules_is_refused(api: Api):
-    affinity: dict[str, Any] = {"required": {"nodeSelectorTerms": []}}
-    body = volume_body(api, nodeAffinity=affinity, persistentVolumeReclaimPolicy="X")
-    answer = await api.post("/api/v1/persistentvolumes", body)
-    answer.refused(422, "Invalid")
-    affected = "spec.persistentVolumeReclaimPolicy, Required spec.nodeAffinity.required.nodeSelectorTerms"
-    assert named_causes(answer) == f"NotSupported {affected}"
-
-
 # -- storage.k8s.io ------------------------------------------------------------------------------------------
-
-
-async def test_storage_classes_that_break_rules_are_refused(api: Api):
-    topologies = [{"matchLabelExpressions": [{"key": "a", "values": []}]}]
-    spec = {"reclaimPolicy": "X", "volumeBindingMode": "Y", "allowedTopologies": topologies}
-    answer = await api.post(f"{_STORAGE}/storageclasses", {"metadata": {"name": named(api, "one")}, **spec})
-    answer.refused(422, "Invalid")
-    assert named_causes(answer) == (
-        "NotSupported reclaimPolicy, NotSupported volumeBindingMode, "
-        "Required allowedTopologies[0].matchLabelExpressions[0].values, Required provisioner"
-    )
 
 
 async def test_the_provisioner_of_a_class_never_changes(api: Api):
@@ -190,7 +163,7 @@ async def test_the_provisioner_of_a_class_never_changes(api: Api):
     ],
 )
 async def test_tables_have_upstreams_columns(api: Api, path, columns):
-    printed = (await api.request("GET", path, accept=_TABLE)).ok
+    printed = (await api.request("GET", path, accept=TABLE)).ok
     assert ",".join(column["name"] for column in printed["columnDefinitions"]) == columns
 
 
@@ -199,9 +172,12 @@ async def test_a_bound_claim_and_its_volume_are_printed(api: Api):
     status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
     await api.patch(f"{claims(api, 'c')}/status", {"status": status})
     reference = {"namespace": api.namespace, "name": "c"}
-    await api.post("/api/v1/persistentvolumes", volume_body(api, claimRef=reference, storageClassName="none"))
-    (row,) = (await api.request("GET", claims(api, "c"), accept=_TABLE)).ok["rows"]
+    await api.post(
+        "/api/v1/persistentvolumes",
+        volume_body(named(api, "pv"), claimRef=reference, storageClassName="none"),
+    )
+    (row,) = (await api.request("GET", claims(api, "c"), accept=TABLE)).ok["rows"]
     assert row["cells"][:7] == ["c", "Bound", named(api, "pv"), "1Gi", "RWO", "none", "<unset>"]
-    (row,) = (await api.request("GET", volume(api), accept=_TABLE)).ok["rows"]
+    (row,) = (await api.request("GET", volume(api), accept=TABLE)).ok["rows"]
     claim = f"{api.namespace}/c"
     assert row["cells"][1:9] == ["1Gi", "RWO", "Retain", "Pending", claim, "none", "<unset>", ""]

@@ -2,11 +2,10 @@
 
 import pytest
 
+from tests.sandbox.devcluster.contract.conftest import TABLE
 from tests.support.api_client import MERGE, Api
 
-pytestmark = pytest.mark.asyncio
-
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def _version(api: Api, path: str) -> str:
@@ -122,7 +121,7 @@ async def test_a_watch_ends_when_its_time_is_up(api: Api):
 
 async def test_a_watch_in_table_form_sends_one_row_at_a_time(api: Api):
     await api.create_pod("p")
-    async with api.watch(api.pods(), accept=_TABLE) as events:
+    async with api.watch(api.pods(), accept=f"{TABLE},application/json") as events:
         first = await events.next()
         await api.create_pod("q")
         second = await events.next()

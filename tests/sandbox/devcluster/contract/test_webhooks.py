@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
+from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, rule, serving
 from tests.support.api_client import APPLY, Answer, Api
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _MUTATING, _VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
@@ -29,17 +29,9 @@ class Configured:
         self.paths: list[str] = []
 
     def hook(self, path: str, **fields: Any) -> dict[str, Any]:
-        """Return a webhook of a configuration."""
-        return {
-            "name": f"{path}.hooks.test",
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "timeoutSeconds": 2,
-            "clientConfig": {"url": self.hooks.url(path), "caBundle": self.hooks.bundle},
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.api.namespace}},
-            "rules": [rule()],
-            **fields,
-        }
+        """Return a webhook for the test's namespace."""
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.api.namespace}}
+        return self.hooks.webhook(path, **{"namespaceSelector": here, **fields})
 
     async def send(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> Answer:
         """Return the answer to the creation of a configuration."""
@@ -72,7 +64,7 @@ class Configured:
             await self.api.delete(path)
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def configured(api: Api, tmp_path: Path) -> AsyncIterator[Configured]:
     async with serving(tmp_path) as hooks:
         found = Configured(api, hooks)
@@ -93,11 +85,18 @@ def pod(name: str, **labels: str) -> dict[str, Any]:
 async def test_a_mutating_webhook_sees_the_defaulted_pod_and_its_patch_is_stored(
     configured: Configured, api: Api
 ):
+    """Also that of a server-side apply, and of a dry run, of which nothing is stored."""
     configured.hooks.judges["m"] = lambda _: labelling("seen")
     await configured.install(_MUTATING, configured.hook("m"))
-    stored = (await api.post(api.pods(), pod("p"))).ok
-    assert stored["metadata"]["labels"] == {"app": "web", "seen": "yes"}
-    (request,) = configured.hooks.asked_of("m")
+    labels = {"app": "web", "seen": "yes"}
+    assert (await api.post(api.pods(), pod("p"))).ok["metadata"]["labels"] == labels
+    assert (await api.post(api.pods(), pod("dry"), dryRun="All")).ok["metadata"]["labels"] == labels
+    assert (await api.get(api.pods("dry"))).code == 404
+    body = {"apiVersion": "v1", "kind": "Pod", **pod("q")}
+    applied = (await api.patch(api.pods("q"), body, APPLY, fieldManager="test")).ok
+    assert applied["metadata"]["labels"] == labels
+    request, *others = configured.hooks.asked_of("m")
+    assert [one["dryRun"] for one in others] == [True, False]
     assert {
         "operation": "CREATE",
         "namespace": api.namespace,
@@ -110,8 +109,7 @@ async def test_a_mutating_webhook_sees_the_defaulted_pod_and_its_patch_is_stored
     }.items() <= request.items()
     seen = request["object"]
     assert (seen["kind"], seen["apiVersion"]) == ("Pod", "v1")
-    assert seen["spec"]["schedulerName"] == "default-scheduler"
-    assert seen["spec"]["priority"] == 0
+    assert (seen["spec"]["schedulerName"], seen["spec"]["priority"]) == ("default-scheduler", 0)
     assert len(seen["spec"]["tolerations"]) == 2
     assert seen["metadata"]["namespace"] == api.namespace
 
@@ -155,37 +153,33 @@ async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes
     ]
 
 
-def rule(**changes: Any) -> dict[str, Any]:
-    """Return a rule for new pods, but for the changes."""
-    usual = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    return {**usual, **changes}
-
-
 _OPT_OUT = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
 _ELSEWHERE = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "labels", "is_asked"),
-    [
-        pytest.param({"objectSelector": {"matchLabels": {"app": "web"}}}, {}, True, id="objects"),
-        pytest.param({"objectSelector": {"matchLabels": {"app": "db"}}}, {}, False, id="other objects"),
-        pytest.param({"objectSelector": _OPT_OUT}, {"skip": ""}, False, id="objects that opt out"),
-        pytest.param({"namespaceSelector": _ELSEWHERE}, {}, False, id="other namespaces"),
-        pytest.param({"rules": []}, {}, False, id="no rule"),
-        pytest.param({"rules": [rule(resources=["pods/*"])]}, {}, True, id="with subresources"),
-        pytest.param({"rules": [rule(operations=["UPDATE"])]}, {}, False, id="updates"),
-    ],
-)
-async def test_only_webhooks_that_a_pod_concerns_are_asked(
-    configured: Configured, api: Api, fields: dict[str, Any], labels: dict[str, str], is_asked: bool
-):
-    await configured.install(_MUTATING, configured.hook("m", **fields))
-    (await api.post(api.pods(), pod("p", **labels))).ok  # noqa: B018
-    assert bool(configured.hooks.asked_of("m")) == is_asked
+#: What a webhook is configured with -> whether it is asked about a pod of app=web, and of one that opts out.
+_CONCERNED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "objects": ({"objectSelector": {"matchLabels": {"app": "web"}}}, ["p", "opts-out"]),
+    "other-objects": ({"objectSelector": {"matchLabels": {"app": "db"}}}, []),
+    "objects-that-stay": ({"objectSelector": _OPT_OUT}, ["p"]),
+    "other-namespaces": ({"namespaceSelector": _ELSEWHERE}, []),
+    "no-rule": ({"rules": []}, []),
+    "with-subresources": ({"rules": [rule(resources=["pods/*"])]}, ["p", "opts-out"]),
+    "updates": ({"rules": [rule(operations=["UPDATE"])]}, []),
+}
+
+
+async def test_only_webhooks_that_a_pod_concerns_are_asked(configured: Configured, api: Api):
+    hooks = [configured.hook(path, **fields) for path, (fields, _) in _CONCERNED.items()]
+    await configured.install(_MUTATING, *hooks)
+    for name, labels in (("p", {}), ("opts-out", {"skip": ""})):
+        (await api.post(api.pods(), pod(name, **labels))).ok  # noqa: B018
+    asked = {path: [one["name"] for one in configured.hooks.asked_of(path)] for path in _CONCERNED}
+    assert asked == {path: names for path, (_, names) in _CONCERNED.items()}
 
 
 async def test_a_validating_webhook_sees_the_pod_as_it_will_be_stored(configured: Configured, api: Api):
+    """It may not patch."""
     configured.hooks.judges["m"] = lambda _: labelling("seen")
     await configured.install(_MUTATING, configured.hook("m"))
     await configured.install(_VALIDATING, configured.hook("v"), name="v")
@@ -194,23 +188,9 @@ async def test_a_validating_webhook_sees_the_pod_as_it_will_be_stored(configured
     assert request["object"]["metadata"]["labels"] == {"a": "b", "seen": "yes"}
     assert request["object"]["metadata"]["name"].startswith("p-")
     assert request["object"]["status"]["phase"] == "Pending"
-
-
-async def test_a_webhook_sees_that_a_run_is_dry_and_nothing_is_stored(configured: Configured, api: Api):
-    configured.hooks.judges["m"] = lambda _: labelling("seen")
-    await configured.install(_MUTATING, configured.hook("m"))
-    answer = (await api.post(api.pods(), pod("p"), dryRun="All")).ok
-    assert answer["metadata"]["labels"]["seen"] == "yes"
-    assert configured.hooks.asked_of("m")[0]["dryRun"] is True
-    assert (await api.get(api.pods("p"))).code == 404
-
-
-async def test_a_server_side_apply_of_a_new_pod_asks_too(configured: Configured, api: Api):
-    configured.hooks.judges["m"] = lambda _: labelling("seen")
-    await configured.install(_MUTATING, configured.hook("m"))
-    body = {"apiVersion": "v1", "kind": "Pod", **pod("p")}
-    stored = (await api.patch(api.pods("p"), body, APPLY, fieldManager="test")).ok
-    assert stored["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+    configured.hooks.judges["v"] = lambda _: labelling("more")
+    message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
+    assert 'failed calling webhook "v.hooks.test": received invalid webhook response: ' in message
 
 
 # -- refusals ------------------------------------------------------------------------------------------------
@@ -278,19 +258,17 @@ _FAILURES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("judge", _FAILURES)
-async def test_an_answer_that_is_none_fails_closed_or_open_as_configured(
-    configured: Configured, api: Api, judge: Any
-):
-    configured.hooks.judges |= {"closed": judge, "open": judge}
+async def test_an_answer_that_is_none_fails_closed_or_open_as_configured(configured: Configured, api: Api):
     await configured.install(
         _MUTATING,
         configured.hook("open", failurePolicy="Ignore"),
         configured.hook("closed", objectSelector={"matchLabels": {"strict": "yes"}}),
     )
-    assert (await api.post(api.pods(), pod("lenient"))).code == 201
-    message = (await api.post(api.pods(), pod("strict", strict="yes"))).refused(500, "InternalError")
-    assert message.startswith('Internal error occurred: failed calling webhook "closed.hooks.test": ')
+    for number, judge in enumerate(_FAILURES):
+        configured.hooks.judges |= {"closed": judge, "open": judge}
+        assert (await api.post(api.pods(), pod(f"lenient-{number}"))).code == 201
+        message = (await api.post(api.pods(), pod("strict", strict="yes"))).refused(500, "InternalError")
+        assert message.startswith('Internal error occurred: failed calling webhook "closed.hooks.test": ')
 
 
 async def test_a_webhook_that_is_down_fails_closed_or_open_as_configured(configured: Configured, api: Api):
@@ -351,13 +329,6 @@ async def test_a_patch_that_does_not_fit_fails_whatever_the_policy(configured: C
     await configured.install(_MUTATING, configured.hook("m", failurePolicy="Ignore", objectSelector=real))
     message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
     assert message.startswith("Internal error occurred: ")
-
-
-async def test_a_validating_webhook_may_not_patch(configured: Configured, api: Api):
-    configured.hooks.judges["v"] = lambda _: labelling("seen")
-    await configured.install(_VALIDATING, configured.hook("v"))
-    message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
-    assert 'failed calling webhook "v.hooks.test": received invalid webhook response: ' in message
 
 
 # -- configurations ------------------------------------------------------------------------------------------

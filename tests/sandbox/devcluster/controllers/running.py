@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
 from scheduler.sandbox.devcluster.controllers.loop import run_controllers
+from scheduler.sandbox.devcluster.kinds import POD
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
+from tests.support import build
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.support.waiting import until_written
 
 
 @asynccontextmanager
@@ -29,3 +32,9 @@ async def cluster(*, storage=False):
         before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
         assert len(store.history.listeners) == before - 2, "controllers that ended still listen"
+
+
+async def settled(store):
+    """Return after a pod that comes now runs: the controllers have seen all that came before it."""
+    store.create(POD, "default", build.pod("last"))
+    await until_written(store, lambda: store.get(POD, "default", "last")["status"]["phase"] == "Running")

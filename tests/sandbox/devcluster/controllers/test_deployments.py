@@ -71,7 +71,7 @@ def test_a_new_deployment_gets_a_replica_set_named_by_its_template():
     unavailable=st.one_of(st.integers(0, 5), st.integers(0, 100).map(lambda n: f"{n}%")),
     chance=st.randoms(use_true_random=False),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_rollout_ends_and_keeps_its_limits_at_every_step(replicas, surge, unavailable, chance):
     """Never too many pods, never too few available, whatever becomes ready when; the old replica set goes."""
     wanted = deployment(replicas, "web:2", surge=surge, unavailable=unavailable)

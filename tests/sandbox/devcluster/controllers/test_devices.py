@@ -15,7 +15,8 @@ from scheduler.sandbox.devcluster.kinds import (
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
 )
-from tests.sandbox.devcluster.controllers.running import cluster
+from tests.sandbox.devcluster.controllers.running import cluster, settled
+from tests.support import build
 from tests.support.waiting import until_written
 
 pytestmark = pytest.mark.asyncio
@@ -25,22 +26,26 @@ _ASKED = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName"
 _ALLOCATION = {
     "devices": {"results": [{"request": "gpu", "driver": "d.test", "pool": "n", "device": "gpu-0"}]}
 }
-#: The simple binder of these tests leaves pods of another scheduler alone as long as a gate holds them.
-_HELD = {"schedulingGates": [{"name": "held.test/by-the-test"}]}
 
 
-def make_template(store, name="t"):
-    store.create(RESOURCE_CLAIM_TEMPLATE, "default", {"metadata": {"name": name}, "spec": {"spec": _ASKED}})
+def make_template(store):
+    store.create(RESOURCE_CLAIM_TEMPLATE, "default", {"metadata": {"name": "t"}, "spec": {"spec": _ASKED}})
 
 
-def make_pod(store, name="p", *, bound_to="", **source):
-    """Create a pod with one claim; bound to a node from the start, as a static pod is, or held back by a gate."""
-    spec = {
-        "containers": [{"name": "c", "image": "i"}],
-        "resourceClaims": [{"name": "gpu", **source}],
-        **({"nodeName": bound_to} if bound_to else _HELD),
-    }
-    return store.create(POD, "default", {"metadata": {"name": name}, "spec": spec})
+def make_claim(store):
+    return store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
+
+
+def make_pod(store, name="p", *, template=""):
+    """
+    Create a pod with one claim, of the template or the claim c.
+
+    A gate keeps the simple binder of these tests from one of a template; the other is bound as a static pod is.
+    """
+    source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": "c"}
+    where = {"schedulingGates": [{"name": "held.test/x"}]} if template else {"nodeName": "node-0001"}
+    spec = {"resourceClaims": [{"name": "gpu", **source}], **where}
+    return store.create(POD, "default", build.pod(name, spec=spec))
 
 
 def pod(store, name="p") -> Any:
@@ -62,73 +67,52 @@ def reserve(store, claim, *pods):
     store.update(RESOURCE_CLAIM, {**stored, "status": status}, subresource="status")
 
 
-def claim_of(store, name="p") -> Any:
-    """Return the claim that the status of a pod names; None if it names none."""
-    statuses = (pod(store, name)["status"]).get("resourceClaimStatuses") or []
+def claim_of(store) -> Any:
+    """Return the claim that the status of the pod names; None if it names none."""
+    statuses = pod(store)["status"].get("resourceClaimStatuses") or []
     return store.find(RESOURCE_CLAIM, "default", statuses[0]["resourceClaimName"]) if statuses else None
 
 
 async def test_a_pod_gets_a_claim_of_its_template_and_its_name():
+    """It waits for the template. A claim that was deleted is made again; that of a finished pod is deleted."""
     async with cluster() as store:
+        make_pod(store, template="t")
+        await until_written(store, lambda: store.list(CORE_EVENT)[0])
+        (event,) = store.list(CORE_EVENT)[0]
+        where = event["reason"], event["reportingComponent"]
+        assert where == ("FailedResourceClaimCreation", "pod-controller")
         make_template(store)
-        make_pod(store, resourceClaimTemplateName="t")
         await until_written(store, lambda: claim_of(store))
-        claim = claim_of(store)
+        (claim,) = claims(store)
         assert claim["metadata"]["name"].startswith("p-gpu-")
         assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
         assert claim["metadata"]["ownerReferences"][0]["uid"] == pod(store)["metadata"]["uid"]
         assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "g"
-        assert len(claims(store)) == 1
-
-
-async def test_a_pod_waits_for_its_template():
-    async with cluster() as store:
-        make_pod(store, resourceClaimTemplateName="t")
-        await until_written(store, lambda: store.list(CORE_EVENT)[0])
-        event = store.list(CORE_EVENT)[0][0]
-        assert (event["reason"], event["reportingComponent"]) == (
-            "FailedResourceClaimCreation",
-            "pod-controller",
-        )
-        make_template(store)
-        await until_written(store, lambda: claim_of(store))
-
-
-async def test_a_claim_that_was_deleted_is_made_again():
-    async with cluster() as store:
-        make_template(store)
-        make_pod(store, resourceClaimTemplateName="t")
-        await until_written(store, lambda: claim_of(store))
-        first = claim_of(store)["metadata"]["name"]
+        first = claim["metadata"]["name"]
         store.delete(RESOURCE_CLAIM, "default", first)
         await until_written(store, lambda: (c := claim_of(store)) and c["metadata"]["name"] != first)
+        reserve(store, claim_of(store), pod(store))
+        ended = {**pod(store)["status"], "phase": "Succeeded"}
+        store.update(POD, {**pod(store), "status": ended}, subresource="status")
+        await until_written(store, lambda: not claims(store))
+        await settled(store)
+        assert not claims(store)
 
 
 async def test_a_pod_runs_once_its_claim_is_reserved_for_it():
     async with cluster() as store:
-        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
-        made = make_pod(store, resourceClaimName="c", bound_to="node-0001")
+        make_claim(store)
+        made = make_pod(store)
+        await settled(store)
+        assert pod(store)["status"]["phase"] == "Pending"
         reserve(store, claims(store)[0], made)
         await until_written(store, lambda: pod(store)["status"]["phase"] == "Running")
 
 
-async def test_a_pod_does_not_run_without_its_claim():
-    async with cluster() as store:
-        make_pod(store, "without", resourceClaimName="c", bound_to="node-0001")
-        store.create(
-            POD,
-            "default",
-            {"metadata": {"name": "later"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
-        )
-        await until_written(store, lambda: pod(store, "later")["status"]["phase"] == "Running")
-        assert pod(store, "without")["status"]["phase"] == "Pending"
-
-
 async def test_the_last_pod_frees_a_shared_claim():
     async with cluster() as store:
-        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
-        pods = [make_pod(store, name, resourceClaimName="c", bound_to="node-0001") for name in ("a", "b")]
-        reserve(store, claims(store)[0], *pods)
+        make_claim(store)
+        reserve(store, claims(store)[0], *(make_pod(store, name) for name in ("a", "b")))
         store.delete(POD, "default", "a")
         await until_written(store, lambda: len(claims(store)[0]["status"]["reservedFor"]) == 1)
         assert claims(store)[0]["status"]["allocation"]
@@ -137,23 +121,9 @@ async def test_the_last_pod_frees_a_shared_claim():
         assert claims(store)[0].get("status") == {}
 
 
-async def test_the_claim_of_a_finished_pod_is_deleted():
-    async with cluster() as store:
-        make_template(store)
-        make_pod(store, resourceClaimTemplateName="t")
-        await until_written(store, lambda: claim_of(store))
-        reserve(store, claim_of(store), pod(store))
-        stored = pod(store)
-        store.update(
-            POD, {**stored, "status": {**stored["status"], "phase": "Succeeded"}}, subresource="status"
-        )
-        await until_written(store, lambda: not claims(store))
-
-
 async def test_a_deleted_claim_without_users_goes():
     async with cluster() as store:
-        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
-        reserve(store, claims(store)[0])
+        reserve(store, make_claim(store))
         store.delete(RESOURCE_CLAIM, "default", "c")
         await until_written(store, lambda: not claims(store))
 

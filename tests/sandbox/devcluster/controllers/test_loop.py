@@ -19,39 +19,38 @@ from tests.support.workload_objects import LABELS, template
 pytestmark = pytest.mark.asyncio
 
 
-def workload(name="web", replicas=3, **spec):
-    selector = {"selector": {"matchLabels": LABELS}, "template": template()}
-    return {"metadata": {"name": name}, "spec": {"replicas": replicas, **selector, **spec}}
+def workload(replicas=3):
+    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template()}
+    return {"metadata": {"name": "web"}, "spec": spec}
 
 
 def pods(store):
     return store.list(POD, "default")[0]
 
 
-def rolled_out(store, kind=DEPLOYMENT, name="web"):
+def rolled_out(store):
     def check():
-        found = store.get(kind, "default", name)
+        found = store.get(DEPLOYMENT, "default", "web")
         status, wanted = found.get("status") or {}, found["spec"]["replicas"]
-        counts = [
-            status.get(one, 0)
-            for one in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
-        ]
-        return status.get("observedGeneration") == found["metadata"]["generation"] and counts == [wanted] * 4
+        names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
+        is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        return is_seen and [status.get(name, 0) for name in names] == [wanted] * 4
 
     return check
 
 
 async def test_a_rollout_of_hundreds_of_pods_is_quick():
     async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload(replicas=300))
+        store.create(DEPLOYMENT, "default", workload(replicas=150))
         await until_written(store, rolled_out(store))
         store.patch(DEPLOYMENT, "default", "web", {"spec": {"template": template("web:2")}})
         await until_written(store, rolled_out(store))
-        await until_written(store, lambda: len(pods(store)) == 300)
+        await until_written(store, lambda: len(pods(store)) == 150)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
-async def test_a_pod_on_a_node_runs_and_one_of_a_job_ends():
+async def test_a_pod_on_a_node_runs_and_one_of_a_job_ends(monkeypatch):
+    monkeypatch.setattr("scheduler.sandbox.devcluster.controllers.kubelet._JOB_RUNS_S", 0.1)
     async with cluster() as store:
         once = {**template()["spec"], "restartPolicy": "Never"}
         store.create(JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": {"spec": once}}})
@@ -92,9 +91,10 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
         assert "ReplicaSet default/broken is malformed" in caplog.text
 
 
-async def test_refused_pods_are_recorded_and_retried():
+async def test_refused_pods_are_recorded_and_retried(monkeypatch):
+    monkeypatch.setattr("scheduler.sandbox.devcluster.controllers.loop._PAUSE_S", 0.1)
     async with cluster() as store:
-        broken = workload("rs", 2)
+        broken = workload(2)
         broken["spec"]["template"]["spec"]["priorityClassName"] = "later"
         store.create(REPLICA_SET, "default", broken)
 
