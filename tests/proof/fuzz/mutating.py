@@ -1,4 +1,4 @@
-"""Draws inputs by seed: seeds of the corpus, with bytes and pieces of them replaced. It knows nothing of coverage."""
+"""Draws inputs by seed, for the tests: seeds of the corpus, with bytes and pieces of them replaced."""
 
 from __future__ import annotations
 
