@@ -99,11 +99,13 @@ class Shape:
         return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
 
 
-_PLAIN: Final = templates.plain()
-_ANTI_AFFINITY: Final = templates.anti_affinity()
+_PLAIN: Final = Template("default")
+_ANTI_AFFINITY: Final = templates.anti_affinity("green")
 _FEW_PLAIN: Final = (Running(_PLAIN, 1000),)
-_LOW_PRIORITY: Final = (Running(templates.low_priority(), 20_000),)
-_BOUND: Final = templates.with_claim("bound")
+#: Four of these fill a node, of which three make room for one of the others.
+_LOW_PRIORITY: Final = (Running(Template("low-priority", cpu="900m", goes_at_once=True), 20_000),)
+_HIGH_PRIORITY: Final = Template("high-priority", cpu="3", priority=10)
+_BOUND: Final = Template("bound-claim", claim="bound")
 #: Templates of running pods beside plain ones that are measured.
 _MIXED: Final = (
     _PLAIN,
@@ -167,12 +169,12 @@ def _idle(name: str, upstream: str, idle: Running) -> Shape:
 def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int) -> Shape:
     """Return a shape whose pods have a claim each; those that run have theirs bound."""
     init = (Running(_BOUND, n_init),)
-    return Shape(name, upstream, templates.with_claim(claim), crowd=lambda _: _BOUND, init=init)
+    return Shape(name, upstream, Template(f"{claim}-claim", claim=claim), crowd=lambda _: _BOUND, init=init)
 
 
 def _devices(name: str, devices: templates.Devices) -> Shape:
     """Return a shape whose pods have one of the eight devices of their node each."""
-    return Shape(name, "none: eight devices on each node", templates.with_device(devices))
+    return Shape(name, "none: eight devices on each node", Template(f"{devices}-device", devices=devices))
 
 
 def _jobs(name: str, *, are_groups: bool) -> Shape:
@@ -239,7 +241,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         "matching-anti-affinity",
         "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
-        templates.labelled("green"),
+        Template("labelled", {"color": "green"}),
         crowd=_green,
         init=(Running(_ANTI_AFFINITY, 1000),),
         one_per_node=True,
@@ -282,7 +284,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _among_themselves(
         "spread-default",
         "DefaultTopologySpreading/5000Nodes_10000Pods",
-        templates.served(),
+        Template("served", {"app": "served"}),
         has_service=True,
         zones=_MOONS,
     ),
@@ -322,7 +324,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         "preemption",
         "PreemptionBasic/5000Nodes",
-        templates.high_priority(),
+        _HIGH_PRIORITY,
         init=_LOW_PRIORITY,
         evicts=True,
     ),
@@ -333,7 +335,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         _PLAIN,
         init=_LOW_PRIORITY,
         evicts=True,
-        arriving=templates.high_priority(),
+        arriving=_HIGH_PRIORITY,
     ),
 )
 
