@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from multiprocessing import get_context
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Final
+from unittest.mock import patch
 
 import hypothesis
 import numpy
@@ -50,10 +49,10 @@ def is_noticed(root: Path, mutant: Mutant | None, tests: Sequence[str], seconds:
         seconds: of CPU that the tests take with the unchanged product.
         log: gets the output.
     """
-    finder = None if mutant is None else _Finder(root, mutant)
+    changed = {} if mutant is None else {str(root / mutant.path): mutated(root, mutant)}
     limit_s = seconds * _TIMES + _START_S
     fork = get_context("fork").Process(
-        target=_play, args=(root, finder, tests, int(limit_s) + 1, log), daemon=True
+        target=_play, args=(root, changed, tests, int(limit_s) + 1, log), daemon=True
     )
     fork.start()
     fork.join(limit_s * _WALL)
@@ -62,7 +61,7 @@ def is_noticed(root: Path, mutant: Mutant | None, tests: Sequence[str], seconds:
     return fork.exitcode != 0
 
 
-def _play(root: Path, finder: _Finder | None, tests: Sequence[str], limit_s: int, log: Path) -> None:
+def _play(root: Path, changed: dict[str, CodeType], tests: Sequence[str], limit_s: int, log: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -70,34 +69,10 @@ def _play(root: Path, finder: _Finder | None, tests: Sequence[str], limit_s: int
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.chdir(root)
-    if finder is not None:
-        sys.meta_path.insert(0, finder)
-    os._exit(int(pytest.main([*_OPTIONS, *tests])))
+    original = SourceFileLoader.get_code
 
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        return changed.get(str(loader.path)) or original(loader, name)
 
-class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self._code = code
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
-        return self._code
-
-
-class _Finder:
-    """Finds the mutated module instead of the one in its file."""
-
-    def __init__(self, root: Path, mutant: Mutant) -> None:
-        self._path, self._code = root / mutant.path, mutated(root, mutant)
-        parts = Path(mutant.path).with_suffix("").parts
-        self._is_package = parts[-1] == "__init__"
-        self._name = ".".join(parts[: len(parts) - self._is_package])
-
-    def find_spec(
-        self, name: str, _path: object = None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != self._name:
-            return None
-        loader = _Loader(name, str(self._path), self._code)
-        folders = [str(self._path.parent)] if self._is_package else None
-        return spec_from_file_location(name, self._path, loader=loader, submodule_search_locations=folders)
+    with patch.object(SourceFileLoader, "get_code", get_code):
+        os._exit(int(pytest.main([*_OPTIONS, *tests])))
