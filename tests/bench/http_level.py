@@ -93,7 +93,7 @@ async def _in_turn(
         controller = scene.shape.controller
         if controller and controller_manager is not None and server.name == "kube-apiserver":
             # Not before the volumes of bound claims are there.
-            stack.enter_context(controlling(controller_manager, controller, server))
+            stack.enter_context(controlling(controller_manager, controller, server.kubeconfig()))
         for contender in contenders:
             await objects.create_claims(scene.measured)
             waiting = [*scene.idle, *scene.measured]
