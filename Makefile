@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test real lint bench bench-full bench-check chaos fresh soak nightly locked floors audit lock version release released image-check conformance clean
+.PHONY: help demo test real lint bench bench-check chaos fresh soak nightly locked floors audit lock version release released image-check conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,10 +38,7 @@ lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
 bench: $(VENV)/.installed ## Measure what scheduling costs, in a few minutes (ARGS="--shape basic --nodes 1000").
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-bench-full: ## The same with upstream's counts, up to 100,000 nodes and 1,000,000 pods.
-	@$(MAKE) --no-print-directory bench ARGS="--full $(ARGS)"
-
-bench-check: $(VENV)/.installed ## Fail where a ratio of costs has grown by more than 25 %.
+bench-check: $(VENV)/.installed ## Fail where a ratio of the core's costs has grown by more than 25 %.
 	@$(BIN)/python -m tests.bench --check $(ARGS)
 
 chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five minutes (ARGS="--seconds 3600 --seed 1").

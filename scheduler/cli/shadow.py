@@ -78,9 +78,10 @@ def run(args: argparse.Namespace) -> int:
     """
     import asyncio
 
-    from scheduler.cli.query.shadow_report import is_explained, print_report
+    from scheduler.cli.query.shadow_report import is_explained, text
     from scheduler.tools.explain.formats.terminal import LiveLines
     from scheduler.tools.explain.recordings import recorded_events
+    from scheduler.tools.explain.report import print_answer
     from scheduler.tools.shadow.loop import replay, watch
 
     live = LiveLines(sys.stderr, os.environ)
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             report = asyncio.run(watch(options, os.environ))
     finally:
         live.clear()
-    print_report(report, args.output)
+    print_answer(report, args.output, partial(text, report))
     return 0 if is_explained(report) else 1
 
 

@@ -1,8 +1,9 @@
 """
-`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP; or beside attacks; or
-how long the event loop is held.
+`python -m tests.bench`: the cost of scheduling by shape, in the core and over HTTP; or beside attacks; or how long the
+event loop is held.
 
-Prints one table; writes JSON to build/bench/. `--check` compares ratios with the committed ones, and holds with 10 ms.
+Prints one table; writes JSON to build/bench/. `--check` compares the core's ratios with the committed ones, or holds
+with 10 ms.
 Exit code: 0; 1 if a run fails, a ratio has grown by more than 25 % or a hold is too long; 2 on bad input.
 """
 
@@ -27,6 +28,7 @@ from tests.bench.shapes import SHAPE_BY_NAME, placed
 T = TypeVar("T")
 
 _BUILD: Final = Path("build/bench")
+_N_BESIDE_PLACED: Final = 500
 
 
 class _OneLineParser(argparse.ArgumentParser):
@@ -96,21 +98,20 @@ def _asked(args: argparse.Namespace) -> Asked:
             level="http",
             shapes=(shape,),
             n_nodes=args.nodes,
-            n_pods=args.pods or shape.n_measured,
+            n_pods=args.pods or _N_BESIDE_PLACED,
             scheduler_binary=args.scheduler_binary or beside_servers("kube-scheduler"),
             other_checkout=args.other_checkout,
             n_rounds=args.rounds or 1,
         )
     return Asked(
-        level=args.level,
+        # The ratios that are committed are the core's.
+        level="core" if args.check else args.level,
         shapes=_named("--shape", SHAPE_BY_NAME, args.shape),
         n_nodes=args.nodes,
         n_pods=args.pods,
-        full=args.full,
         scheduler_binary=args.scheduler_binary,
         other_checkout=args.other_checkout,
-        n_rounds=args.rounds or (1 if args.full else 3),
-        starts=args.start,
+        n_rounds=args.rounds or 3,
         attacks=None if args.hostile is None else _named("--hostile", ATTACK_BY_NAME, args.hostile),
         situations=None if args.holds is None else _named("--holds", SITUATION_BY_NAME, args.holds),
     )
@@ -131,13 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(
         prog="python -m tests.bench", description="What scheduling costs, shape by shape."
     )
-    parser.add_argument("--level", choices=("core", "bytes", "http", "all"), default="all")
+    parser.add_argument("--level", choices=("core", "http", "all"), default="all")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="may be repeated")
-    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (default 5000, or upstream's)")
-    parser.add_argument("--pods", type=int, metavar="N", help="measured pods (default 1000, or upstream's)")
-    parser.add_argument(
-        "--full", action="store_true", help="upstream's counts, memory, loop holds, 100,000 nodes"
-    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (default 5000)")
+    parser.add_argument("--pods", type=int, metavar="N", help="measured pods (default 1000)")
     parser.add_argument(
         "--scheduler-binary",
         type=Path,
@@ -151,21 +149,18 @@ def _parser() -> argparse.ArgumentParser:
         help="another checkout to measure beside this one, in turn",
     )
     parser.add_argument(
-        "--rounds", type=int, metavar="N", help="whole path: the median of so many runs, in turn (3; full: 1)"
+        "--rounds", type=int, metavar="N", help="whole path: the median of so many runs, in turn (default 3)"
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="fail where a ratio has grown by more than 25 %%, or a hold takes more than 10 ms",
+        help="measure the core and fail where a ratio has grown by more than 25 %%; or a hold takes more than 10 ms",
     )
     parser.add_argument(
         "--hostile",
         nargs="*",
         metavar="ATTACK",
         help="only this: good pods beside attacks, by default all of them, 3 minutes each",
-    )
-    parser.add_argument(
-        "--start", action="store_true", help="only this: starts of commands, of a scheduler and of a standby"
     )
     parser.add_argument(
         "--holds",

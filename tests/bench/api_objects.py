@@ -18,7 +18,7 @@ from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
 from tests.bench.templates import Planned, Template, as_new, priority_class
-from tests.bench.volumes import claim_and_volume
+from tests.bench.volumes import claim_and_volume, claims_and_volumes
 from tests.support import build
 from tests.support.api_client import MERGE, Api
 from tests.support.build import ZONE, Json
@@ -29,8 +29,14 @@ _PAGE: Final = 500
 #: How long a watch may bring no new binding.
 STALLED_S: Final = 90.0
 _SILENT_S: Final = 15.0
-_RESOURCE: Final = "/apis/resource.k8s.io/v1"
-
+_EVENTS: Final = "/apis/events.k8s.io/v1/events"
+_EVENTS_QUIET_S: Final = 5.0
+#: Of kinds that no scheduler watches, and of the version of PodGroups that is measured.
+_OTHER_PATHS: Final = {
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+    "PodGroup": f"/apis/{KUBERNETES}/podgroups",
+}
 
 T = TypeVar("T")
 
@@ -71,173 +77,98 @@ class Objects:
     def __init__(self, server: Server, api: Api) -> None:
         self._server = server
         self._api = api
-        self.lines = api.lines
 
     async def create_cluster(self, scene: Scene) -> None:
         """Create namespaces, nodes, services and running pods: everything but the pods to be scheduled."""
-        for namespace in scene.namespaces:
-            await self.create_namespace(namespace)
-        await self.create_namespace(build.namespace("default"))
+        shape = scene.shape
+        await self.create([*scene.namespaces, build.namespace("default")])
         await concurrently(scene.nodes, self.create_node)
         for service in scene.services:
             service["spec"] |= {"ports": [{"port": 80}]}
-            path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
-            await self._ask("POST", path, as_new(service))
-
-        await self.publish(scene.from_drivers)
-        if scene.shape.measured.devices == "claim":
-            path = f"{_RESOURCE}/namespaces/{scene.shape.measured_namespace}/resourceclaimtemplates"
-            await self._ask("POST", path, devices.claim_template())
-        await self._create_priority_classes(scene)
+        await self.create([*scene.services, *scene.from_drivers])
+        if shape.measured.devices == "claim":
+            await self.post(devices.claim_template(shape.measured_namespace))
+        templates = (shape.measured, *(group.template for group in shape.idle), shape.arriving)
+        priorities = {one.priority for one in templates if one is not None and one.priority}
+        await self.create(build.priority_class(priority_class(each), each) for each in priorities)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
 
-    async def publish(self, documents: Iterable[Json]) -> None:
-        """Create what drivers create, such as classes and slices of devices."""
+    async def create(self, documents: Iterable[Json]) -> None:
+        """Create the objects, many at a time; namespaces and priority classes may exist."""
+        await concurrently(documents, self.post)
 
-        async def create(document: Json) -> None:
-            await self._ask("POST", KINDS[document["kind"]].path, as_new(document))
-
-        await concurrently(documents, create)
-
-    async def _create_priority_classes(self, scene: Scene) -> None:
-        shape = scene.shape
-        templates = (shape.measured, *(group.template for group in shape.idle), shape.arriving)
-        for priority in {one.priority for one in templates if one is not None and one.priority}:
-            document = {"metadata": {"name": priority_class(priority)}, "value": priority}
-            await self._ask(
-                "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document, accepted={201, 409}
-            )
+    async def post(self, document: Json) -> Json:
+        """Return the object as it was created."""
+        may_exist = document["kind"] in ("Namespace", "PriorityClass")
+        return await self._ask(
+            "POST", _collection(document), as_new(document), accepted={201, 409} if may_exist else None
+        )
 
     async def create_claims(self, pods: Iterable[Planned]) -> None:
 
         async def create(pod: Planned) -> None:
-            claim, _ = claim_and_volume(pod)
-            stored = await self._ask("POST", _claims_path(pod), as_new(claim))
-            _, volume = claim_and_volume(pod, uid=stored["metadata"]["uid"])
-            await self._ask("POST", KINDS[volume["kind"]].path, as_new(volume))
+            stored = await self.post(claim_and_volume(pod)[0])
+            await self.post(claim_and_volume(pod, uid=stored["metadata"]["uid"])[1])
 
         await concurrently((pod for pod in pods if pod.template.claim), create)
 
     async def delete_claims(self, pods: Iterable[Planned]) -> None:
-
-        async def delete(pod: Planned) -> None:
-            claim, volume = claim_and_volume(pod)
-            for path in (
-                f"{_claims_path(pod)}/{claim['metadata']['name']}",
-                f"{KINDS[volume['kind']].path}/{volume['metadata']['name']}",
-            ):
-                await self._free(path)
-
-        await concurrently((pod for pod in pods if pod.template.claim), delete)
+        await concurrently(claims_and_volumes(pods), self._free)
 
     async def device_claims(self) -> list[Json]:
-        return [claim async for claim in self._listed(f"{_RESOURCE}/resourceclaims?")]
+        path = KINDS["ResourceClaim"].path
+        return [{**claim, "kind": "ResourceClaim"} async for claim in self._listed(f"{path}?")]
 
     async def delete_device_claims(self) -> None:
-
-        async def delete(claim: Json) -> None:
-            meta = claim["metadata"]
-            path = f"{_RESOURCE}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
-            await self._free(path)
-
-        await concurrently(await self.device_claims(), delete)
+        await concurrently(await self.device_claims(), self._free)
 
     async def create_pod_groups(self, pods: Iterable[Planned], *, scheduler: str) -> None:
         """Create the PodGroups of the pods for this scheduler, each of which is required in one zone."""
-
-        async def create(named: tuple[str, Template]) -> None:
-            namespace, template = named
-            spec = {
-                "schedulingPolicy": {"gang": {"minCount": template.min_count}},
-                "schedulingConstraints": {"topology": [{"key": ZONE}]},
-            }
-            path = f"/apis/{KUBERNETES}/namespaces/{namespace}/podgroups"
-            await self._ask("POST", path, group(KUBERNETES, template.pod_group_for(scheduler), spec))
-
         wanted = {(pod.namespace, pod.template): None for pod in pods if pod.template.pod_group}
-        await concurrently(wanted, create)
+        await self.create(_pod_group(*each, scheduler) for each in wanted)
 
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str) -> None:
-
-        async def create(pod: Planned) -> None:
-            document = pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler)
-            await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", as_new(document))
-
-        await concurrently(pods, create)
+        await self.create(
+            pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler) for pod in pods
+        )
 
     async def delete_pods(self, pods: Iterable[Planned]) -> None:
         """Delete the pods without grace."""
-
-        async def delete(pod: Planned) -> None:
-            path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            await self.delete(path)
-
-        await concurrently(pods, delete)
-
-    async def create_node(self, node: Json) -> None:
-        name = node["metadata"]["name"]
-        await self._ask("POST", "/api/v1/nodes", as_new(node))
-        await self._ask(
-            "PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, content_type=MERGE
+        await concurrently(
+            (f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}" for pod in pods), self._delete
         )
 
-    async def delete(self, path: str) -> None:
+    async def create_node(self, node: Json) -> None:
+        name = (await self.post(node))["metadata"]["name"]
+        await self.merge(f"/api/v1/nodes/{name}/status", {"status": node["status"]})
+
+    async def _delete(self, path: str) -> None:
         """Delete the object if it exists."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
-    async def _free(self, path: str) -> None:
+    async def _free(self, document: Json) -> None:
         """Delete the object with its finalizers, which without a controller nothing else removes."""
+        path = f"{_collection(document)}/{document['metadata']['name']}"
         await self.merge(path, {"metadata": {"finalizers": None}})
-        await self.delete(path)
+        await self._delete(path)
 
-    async def delete_all(self, path: str) -> None:
-        """Delete a collection; the server stops each request or breaks it off after a minute: it may take several."""
-        is_cut_off = True
-        while is_cut_off:
-            with contextlib.suppress(aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError):
-                answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
-                is_cut_off = answer.get("code") == 504
-
-    async def post(self, path: str, body: Json | list[Json]) -> None:
-        await self._ask("POST", path, body)
-
-    async def is_ok(self, url: str, *, token: str = "") -> bool:
-        """
-        Return whether the URL answers with 200; False if no server listens yet.
-
-        With a token, the request carries it in place of the client's own, and any certificate will do.
-        """
-        headers = {"Authorization": f"Bearer {token}"} if token else None
-        try:
-            async with self._api.session.get(url, headers=headers, ssl=not token) as answer:
-                return answer.status == 200
-        except aiohttp.ClientConnectionError:
-            return False
-
-    async def create_namespace(self, namespace: Json) -> None:
-        """Create the namespace unless it exists."""
-        await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
+    async def send_token(self, url: str, token: str) -> None:
+        """Ask with another token than the client's own, whatever certificate there is; nobody may listen yet."""
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with self._api.session.get(url, headers=headers, ssl=False):
+                pass
 
     async def merge(self, path: str, body: Json) -> None:
         """Apply a merge patch to the object, if it exists yet."""
         await self._ask("PATCH", path, body, content_type=MERGE, accepted={200, 404})
 
     async def bindings(self, namespace: str) -> AsyncIterator[str]:
-        """
-        Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again.
-
-        A watch that brings nothing for `_SILENT_S` is opened anew: a busy server may leave one without an answer.
-        """
-        path = f"/api/v1/namespaces/{namespace}/pods?watch=true"
-        decoder = msgspec.json.Decoder(_Event)
-        while True:
-            with contextlib.suppress(aiohttp.ServerTimeoutError):
-                async with aclosing(self.lines(path, silent_s=_SILENT_S)) as lines:
-                    async for line in lines:
-                        pod = decoder.decode(line).object
-                        if pod.spec.node_name:
-                            yield pod.metadata.name
+        """Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again."""
+        async for pod in self._shown(f"/api/v1/namespaces/{namespace}/pods"):
+            if pod.spec.node_name:
+                yield pod.metadata.name
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""
@@ -246,15 +177,22 @@ class Objects:
             async for pod in self._listed("/api/v1/pods?")
         }
 
-    async def n_told(self) -> int:
-        """Return the number of Scheduled events on the server; reads all events."""
-        path = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3DScheduled&"
-        return len([event["metadata"]["name"] async for event in self._listed(path)])
+    async def await_told(self, n: int, since: str, measure: Callable[[], T]) -> tuple[T, int]:
+        """
+        Wait for `n` Scheduled events after the version; return what was measured at the last, and how many are missing.
 
-    async def n_events(self) -> int:
-        """Return the number of events on the server, without reading them."""
-        page = await self._ask("GET", "/apis/events.k8s.io/v1/events?limit=1")
-        return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+        Schedulers drop events when they bind too fast: after `_EVENTS_QUIET_S` without a new one, none will follow.
+        """
+        measured = measure()
+        path = f"{_EVENTS}?watch=true&fieldSelector=reason%3DScheduled&resourceVersion={since}"
+        with contextlib.suppress(aiohttp.ServerTimeoutError):
+            async with aclosing(self._api.lines(path, silent_s=_EVENTS_QUIET_S)) as lines:
+                async for line in lines:
+                    if line.startswith(b'{"type":"ADDED"'):
+                        measured, n = measure(), n - 1
+                    if not n:
+                        break
+        return measured, n
 
     async def version(self) -> str:
         """Return the current resourceVersion."""
@@ -274,7 +212,10 @@ class Objects:
         now_s = asyncio.get_running_loop().time
         try:
             # One timer that every pod defers: a timer for each would cost more than reading it.
-            async with asyncio.timeout(STALLED_S) as stalled, aclosing(self._shown_from(since)) as shown:
+            async with (
+                asyncio.timeout(STALLED_S) as stalled,
+                aclosing(self._shown("/api/v1/pods", since)) as shown,
+            ):
                 async for pod in shown:
                     stalled.reschedule(now_s() + STALLED_S)
                     key = (pod.metadata.namespace, pod.metadata.name)
@@ -289,13 +230,18 @@ class Objects:
             raise RuntimeError(f"{_unbound(left, keys)}, the scheduler has ended")
         return timing
 
-    async def _shown_from(self, since: str) -> AsyncGenerator[_Pod, None]:
-        """Yield every pod that watches show after the version; the server ends one whose reader it finds too slow."""
+    async def _shown(self, path: str, since: str = "") -> AsyncGenerator[_Pod, None]:
+        """
+        Yield every pod that watches show, after the version if there is one.
+
+        The server ends a watch whose reader it finds too slow. One that brings nothing for `_SILENT_S` is opened anew:
+        a busy server may leave one without an answer.
+        """
         decoder = msgspec.json.Decoder(_Event)
         while True:
-            path = f"/api/v1/pods?watch=true&resourceVersion={since}"
-            with contextlib.suppress(aiohttp.ClientPayloadError):
-                async with aclosing(self.lines(path)) as lines:
+            query = f"{path}?watch=true&resourceVersion={since}"
+            with contextlib.suppress(aiohttp.ClientPayloadError, aiohttp.ServerTimeoutError):
+                async with aclosing(self._api.lines(query, silent_s=_SILENT_S)) as lines:
                     async for line in lines:
                         event = decoder.decode(line)
                         if event.type == "ERROR":
@@ -323,7 +269,7 @@ class Objects:
         self,
         method: str,
         path: str,
-        body: Json | list[Json] | None = None,
+        body: Json | None = None,
         *,
         content_type: str = "",
         accepted: set[int] | None = None,
@@ -336,7 +282,7 @@ class Objects:
         return found
 
 
-async def concurrently(wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
+async def concurrently(wanted: Iterable[T], carry_out: Callable[[T], Awaitable[object]]) -> None:
     """Carry out what is wanted, many at a time."""
     waiting = iter(wanted)
 
@@ -356,8 +302,22 @@ async def objects_of(server: Server) -> AsyncIterator[Objects]:
         yield Objects(server, api)
 
 
-def _claims_path(pod: Planned) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims"
+def _collection(document: Json) -> str:
+    """Return the path of the objects of its kind, in its namespace if it has one."""
+    path = _OTHER_PATHS.get(document["kind"]) or KINDS[document["kind"]].path
+    namespace = document["metadata"].get("namespace")
+    head, _, plural = path.rpartition("/")
+    return f"{head}/namespaces/{namespace}/{plural}" if namespace else path
+
+
+def _pod_group(namespace: str, template: Template, scheduler: str) -> Json:
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": template.min_count}},
+        "schedulingConstraints": {"topology": [{"key": ZONE}]},
+    }
+    made = group(KUBERNETES, template.pod_group_for(scheduler), spec)
+    made["metadata"]["namespace"] = namespace
+    return made
 
 
 def _unbound(left: Collection[object], keys: Collection[object]) -> str:

@@ -82,7 +82,8 @@ def _reserved(pod: Pod, node: Node, turn: int, view: ClusterView) -> ReservedCla
     if isinstance(variant, Status):
         return variant.message
     claims = of_user if variant is None else (*of_user, variant.claim)
-    allocated = {claim.key: _allocation(claim, node.name, turn) for claim in claims}
+    # A claim that pods share has its device already.
+    allocated = {claim.key: claim.allocation or _allocation(claim, node.name, turn) for claim in claims}
     return reserved_claims(pod, DeviceClaims(of_user, special), allocated, variant, _BINDING_TIMEOUT_S)
 
 

@@ -22,10 +22,11 @@ def of_cluster(nodes: Iterable[Json], devices: Devices) -> list[Json]:
     return [device_documents.device_class(extended_resource=EXTENDED_RESOURCE), *slices]
 
 
-def claim_template() -> Json:
+def claim_template(namespace: str) -> Json:
     """Return the template from which each pod gets a claim of one device."""
     return {
-        "metadata": {"name": DEVICE_TEMPLATE},
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": DEVICE_TEMPLATE, "namespace": namespace},
         "spec": {"spec": device_documents.resource_claim("any")["spec"]},
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.daemon.kube.requests import Request
 from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.errors import Gone
-from tests.bench.served import Served, Stage
+from tests.bench.served import Served, Stage, object_of
 from tests.bench.templates import Planned
 from tests.support.build import Json
 
@@ -154,14 +154,10 @@ class FedApi:
         stored = list(islice(self.pods.values(), first, end)) if kind == "Pod" else []
         items: list[bytes] = []
         for pod in stored:
-            items.append(_object_of(self._line(pod, "ADDED")))
+            items.append(object_of(self._line(pod, "ADDED")))
             if not len(items) % _AT_ONCE:
                 await asyncio.sleep(0)
         meta = {"resourceVersion": str(self._served.next_version())}
         if kind == "Pod" and end < len(self.pods):
             meta["continue"] = str(end)
         return b'{"metadata":%b,"items":[%b]}' % (msgspec.json.encode(meta), b",".join(items))
-
-
-def _object_of(line: bytes) -> bytes:
-    return line[line.index(b'"object":') + len(b'"object":') : -1]

@@ -219,7 +219,7 @@ async def _flush(running: Running) -> None:
 async def _heartbeats(running: Running) -> None:
     """Report a tenth of the nodes every second, 500 of 5,000, while a pod comes every twentieth of a second."""
     loop, n_nodes = asyncio.get_running_loop(), running.size.n_nodes
-    began_s, n_reports, plain = loop.time(), 0, templates.plain()
+    began_s, n_reports, plain = loop.time(), 0, Template("default")
     pods = [Planned(plain, NAMESPACE, f"beside-{index}") for index in range(int(20 * _HEARTBEAT_S))]
     for index, pod in enumerate(pods):
         n_due = int((index + 1) / 20 * n_nodes / 10)

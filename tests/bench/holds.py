@@ -1,7 +1,7 @@
 """
 The longest holds of the event loop in situations that concern all pods or nodes at once, in the whole daemon.
 
-A hold counts by its CPU time; its wall time also has the time of other processes on the CPU.
+A hold is one callback of the loop, and counts by its CPU time: its wall time also has that of other processes.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from asyncio import events
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from scheduler.daemon.loop.upkeep import disable_full_collections, measure_loop_lag
-from tests.bench.held import Hold, Sampler, timed_callbacks
+from scheduler.daemon.loop.upkeep import disable_full_collections
 from tests.bench.hold_clusters import HoldCluster, HoldSize
 from tests.bench.hold_situations import SITUATIONS, TIMEOUT_S, Running, Situation
 from tests.support.waiting import until
 
 #: The most CPU ms that any hold may take.
 MOST_MS: Final = 10.0
-_LAG_PERIOD_S: Final = 0.005
+_NOTED_FROM_S: Final = 0.001
 
 
 class HoldResult(msgspec.Struct, frozen=True):
     """
     The longest hold of one situation in ms of CPU, the part of it in the garbage collector (`gc_ms`), its task, and the
     number of holds above 10 ms.
-
-    By wall time, in which another hold may be the longest: `longest_wall_ms` of a callback, `lag_ms` as the scheduler
-    measures it, `sampled_ms` as another thread waits for the loop.
     """
 
     situation: str
@@ -42,9 +39,14 @@ class HoldResult(msgspec.Struct, frozen=True):
     longest_ms: float
     gc_ms: float
     n_above_10_ms: int
-    longest_wall_ms: float
-    lag_ms: float
-    sampled_ms: float
+    what: str
+
+
+class _Hold(NamedTuple):
+    """CPU seconds of one callback, the part of them in the garbage collector, and its task."""
+
+    cpu_s: float
+    gc_s: float
     what: str
 
 
@@ -63,26 +65,18 @@ def measure_holds(
 async def _measured(
     cluster: HoldCluster, situations: Sequence[Situation], size: HoldSize, say: Callable[[str], None]
 ) -> list[HoldResult]:
-    task, results, lags_s = asyncio.current_task(), [], [0.0]
+    task, results = asyncio.current_task(), []
     assert task is not None
-
-    def on_lag(lag_s: float) -> None:
-        lags_s[0] = max(lags_s[0], lag_s)
-
     async with _started(cluster, size) as running:
-        lag = asyncio.create_task(measure_loop_lag(on_lag, time.monotonic, _LAG_PERIOD_S), name="loop lag")
-        with timed_callbacks() as noted, Sampler() as sampler:
+        with _timed_callbacks() as noted:
             for situation in situations:
                 say(f"holds: {situation.name}")
                 await running.settled()
                 noted.clear()
-                sampler.reset()
-                lags_s[0] = 0.0
                 await situation.happens(running)
                 # Without what this task does itself.
                 held = [hold for hold in noted if hold.what != task.get_name()]
-                results.append(_result(situation, size, held, lag_s=lags_s[0], sampled_s=sampler.longest_s))
-        lag.cancel()
+                results.append(_result(situation, size, held))
     return results
 
 
@@ -108,10 +102,51 @@ async def _is_synced(running: Running, task: asyncio.Task[int]) -> bool:
     return running.scheduler._caches.is_synced()
 
 
-def _result(
-    situation: Situation, size: HoldSize, noted: Sequence[Hold], *, lag_s: float, sampled_s: float
-) -> HoldResult:
-    longest = max(noted, key=lambda hold: hold.cpu_s, default=Hold(0.0, 0.0, 0.0, ""))
+@contextlib.contextmanager
+def _timed_callbacks() -> Iterator[list[_Hold]]:
+    """
+    Yield a list that gets the callbacks of 1 ms of CPU or more.
+
+    Every callback is timed, at 1 µs each; asyncio's debug mode would slow all of them.
+    """
+    noted: list[_Hold] = []
+    handle_class: Any = events.Handle  # asyncio's internals have no types
+    original = handle_class._run
+    collected_s, collection_began_s = 0.0, 0.0
+
+    def note_collection(phase: str, _: object) -> None:
+        nonlocal collected_s, collection_began_s
+        if phase == "start":
+            collection_began_s = time.thread_time()
+        else:
+            collected_s += time.thread_time() - collection_began_s
+
+    def run(handle: Any) -> None:
+        began_s, before_s = time.thread_time(), collected_s
+        original(handle)
+        cpu_s = time.thread_time() - began_s
+        if cpu_s >= _NOTED_FROM_S:
+            noted.append(_Hold(cpu_s, collected_s - before_s, _name_of(handle)))
+
+    gc.callbacks.append(note_collection)
+    handle_class._run = run  # every callback goes through here
+    try:
+        yield noted
+    finally:
+        handle_class._run = original
+        gc.callbacks.remove(note_collection)
+
+
+def _name_of(handle: Any) -> str:
+    callback = handle._callback
+    owner = getattr(callback, "__self__", None)
+    # Not repr: aiohttp's responses cache their headers on first access, even if there are none yet.
+    name = getattr(callback, "__qualname__", type(callback).__name__)
+    return owner.get_name() if isinstance(owner, asyncio.Task) else str(name)
+
+
+def _result(situation: Situation, size: HoldSize, noted: Sequence[_Hold]) -> HoldResult:
+    longest = max(noted, key=lambda hold: hold.cpu_s, default=_Hold(0.0, 0.0, ""))
     return HoldResult(
         situation=situation.name,
         n_nodes=size.n_nodes,
@@ -119,9 +154,6 @@ def _result(
         longest_ms=longest.cpu_s * 1000,
         gc_ms=longest.gc_s * 1000,
         n_above_10_ms=sum(hold.cpu_s * 1000 > MOST_MS for hold in noted),
-        longest_wall_ms=max((hold.wall_s for hold in noted), default=0.0) * 1000,
-        lag_ms=lag_s * 1000,
-        sampled_ms=sampled_s * 1000,
         what=longest.what,
     )
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from tests.bench import templates
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.checks import broken_rules
 from tests.bench.devices import allocation_faults
@@ -27,10 +24,8 @@ from tests.bench.measuring import cpu_s, peak_bytes
 from tests.bench.scene import Scene
 from tests.bench.schedulers import Contender, controlling, running
 from tests.bench.servers import GROUP_FLAGS, GROUP_GATES, Server, ServerName, started
-from tests.bench.templates import Planned, as_new
-from tests.support import build
+from tests.bench.templates import Planned
 
-_CHURN_PERIOD_S = 1.0
 _ARRIVAL_PERIOD_S = 0.2
 
 #: A server that uses less than this share of a core is idle.
@@ -38,19 +33,13 @@ _RESTING_SHARE = 0.2
 _REST_SAMPLE_S = 0.5
 _REST_TIMEOUT_S = 60.0
 
-_EVENTS_SAMPLE_S = 0.1
-_EVENTS_QUIET_S = 5.0
-_EVENTS_TIMEOUT_S = 60.0
-
-T = TypeVar("T")
-
 
 class HttpResult(msgspec.Struct, frozen=True):
     """
     One shape, one scheduler, one server.
 
-    `start_s`: from its start to the first binding. `events_s`: from the last binding to the event of the last pod, to a
-    tenth of a second. CPU of scheduler and server is per pod, from the first binding (where pods are evicted, from the
+    `start_s`: from its start to the first binding. `events_s`: from the last binding to the event of the last pod.
+    CPU of scheduler and server is per pod, from the first binding (where pods are evicted, from the
     start) to that event; `cpu_s`: the scheduler's from its start to that event. `n_untold`: pods without an event.
     """
 
@@ -104,7 +93,7 @@ async def _in_turn(
         controller = scene.shape.controller
         if controller and controller_manager is not None and server.name == "kube-apiserver":
             # Not before the volumes of bound claims are there.
-            stack.enter_context(controlling(controller_manager, controller, server))
+            stack.enter_context(controlling(controller_manager, controller, server.kubeconfig()))
         for contender in contenders:
             await objects.create_claims(scene.measured)
             waiting = [*scene.idle, *scene.measured]
@@ -125,16 +114,16 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
     await rested(server)
     # Keep the scene out of the garbage collector while pods are timed: a collection takes 0.1 s of a core.
     gc.freeze()
-    version, told = await objects.version(), await Told.before(objects)
+    version = await objects.version()
     began_s, server_began_s = time.monotonic(), server.cpu_s()
     gates = [GROUP_GATES] if scene.shape.has_pod_groups and contender.binary is not None else []
     with running(contender, server, *gates) as process:
-        async with _churning(scene, objects, contender), _arriving(scene, objects, contender):
+        async with _arriving(scene, objects, contender):
             timing = await objects.await_bindings(
                 scene.measured_keys, version, process.pid, lambda: process.poll() is None
             )
-        (ended_s, used_s, server_used_s), n_untold = await told.of(
-            len(timing.bound_s), lambda: (time.monotonic(), cpu_s(process.pid), server.cpu_s())
+        (ended_s, used_s, server_used_s), n_untold = await objects.await_told(
+            len(timing.bound_s), version, lambda: (time.monotonic(), cpu_s(process.pid), server.cpu_s())
         )
         peak = peak_bytes(process.pid)
         found = broken_rules(scene, await objects.nodes_of_pods()) if contender.keeps_rules else []
@@ -165,42 +154,6 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
     )
 
 
-@dataclass(frozen=True)
-class Told:
-    """Waits for Scheduled events among others; holds the numbers of all and of Scheduled events before the run."""
-
-    objects: Objects
-    n_events: int
-    n_told: int
-
-    @classmethod
-    async def before(cls, objects: Objects) -> Told:
-        """Return an instance with the current numbers."""
-        return cls(objects, await objects.n_events(), await objects.n_told())
-
-    async def of(self, n: int, measure: Callable[[], T]) -> tuple[T, int]:
-        """
-        Wait for `n` more events; return what was measured at the last of them, and the number of missing events.
-
-        Schedulers drop events when they bind too fast: after `_EVENTS_QUIET_S` without a new one, none will follow.
-        """
-        n_before, least, measured = -1, self.n_events + n, measure()
-        grew_s = time.monotonic()
-        ends_s = grew_s + _EVENTS_TIMEOUT_S
-        while True:
-            n_events, measured_now, now_s = await self.objects.n_events(), measure(), time.monotonic()
-            if n_events > n_before:
-                n_before, measured, grew_s = n_events, measured_now, now_s
-            is_over = now_s > min(ends_s, grew_s + _EVENTS_QUIET_S)
-            # Reading events costs the server, so they are read only once all may be there.
-            if n_events >= least or is_over:
-                missing = self.n_told + n - await self.objects.n_told()
-                if missing <= 0 or is_over:
-                    return measured, max(0, missing)
-                least = n_events + missing
-            await asyncio.sleep(_EVENTS_SAMPLE_S)
-
-
 async def rested(server: Server) -> None:
     """
     Wait until the server is idle, so that no contender pays for the creation of the scene.
@@ -217,42 +170,6 @@ async def rested(server: Server) -> None:
 
 
 @asynccontextmanager
-async def _churning(scene: Scene, objects: Objects, contender: Contender) -> AsyncIterator[None]:
-    """Recreate a node, a service and a pod too large for any node every second while the block runs."""
-    if not scene.shape.churns:
-        yield
-        return
-    async with _meanwhile(_churn(objects, contender)):
-        yield
-
-
-@asynccontextmanager
-async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Do the work while the block runs."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def _churn(objects: Objects, contender: Contender) -> None:
-    node = build.node("churning", allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
-    pod = Planned(templates.large(), "default", "churning")
-    service = build.service("churning", {"app": "nobody"})
-    service["spec"] |= {"ports": [{"port": 80}]}
-    while True:
-        await objects.create_node(node)
-        await objects.create_pods([pod], scheduler=contender.name)
-        await objects.post("/api/v1/namespaces/default/services", as_new(service))
-        await asyncio.sleep(_CHURN_PERIOD_S)
-        await objects.delete("/api/v1/nodes/churning")
-        await objects.delete("/api/v1/namespaces/default/pods/churning")
-        await objects.delete("/api/v1/namespaces/default/services/churning")
-
-
-@asynccontextmanager
 async def _arriving(scene: Scene, objects: Objects, contender: Contender) -> AsyncIterator[None]:
     """Create one more pod of the shape's `arriving` template every 200 ms while the block runs, then delete them."""
     template, made = scene.shape.arriving, list[Planned]()
@@ -266,8 +183,10 @@ async def _arriving(scene: Scene, objects: Objects, contender: Contender) -> Asy
             await objects.create_pods(made[-1:], scheduler=contender.name)
             await asyncio.sleep(_ARRIVAL_PERIOD_S)
 
+    creating = asyncio.create_task(create())
     try:
-        async with _meanwhile(create()):
-            yield
+        yield
     finally:
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
         await objects.delete_pods(made)

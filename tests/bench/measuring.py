@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _N_YARDSTICKS: Final = 400
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -24,31 +22,18 @@ class Spread(msgspec.Struct, frozen=True):
     p50: float
     p99: float
     highest: float
-    mean: float
     n: int
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """
-    Return the smallest entry that at least `share` of the ascending entries do not exceed (nearest rank).
-
-    Raises ValueError for an empty sequence or a share outside of (0, 1].
-    """
-    if not ordered or not 0 < share <= 1:
-        raise ValueError(f"percentile {share} of {len(ordered)} entries: expected a share in (0, 1] of some")
-    return ordered[math.ceil(share * len(ordered)) - 1]
+def percentile(entries: Sequence[float], percent: float) -> float:
+    """Return the smallest entry that so many of the entries do not exceed (nearest rank)."""
+    return float(np.percentile(entries, percent, method="inverted_cdf"))
 
 
 def spread_us(durations_ns: Sequence[int]) -> Spread:
-    """Return the statistics of a sample in µs; raise ValueError for an empty one."""
-    ordered = sorted(duration / 1000 for duration in durations_ns)
-    return Spread(
-        p50=percentile(ordered, 0.5),
-        p99=percentile(ordered, 0.99),
-        highest=ordered[-1],
-        mean=sum(ordered) / len(ordered),
-        n=len(ordered),
-    )
+    """Return the statistics of a sample in µs."""
+    p50, p99, highest = (percentile(durations_ns, percent) / 1000 for percent in (50, 99, 100))
+    return Spread(p50, p99, highest, len(durations_ns))
 
 
 def yardstick_us() -> float:
@@ -69,7 +54,7 @@ def yardstick_us() -> float:
         words = {f"key-{number}": (number, str(number)) for number in range(200)}
         sum(len(word) + pair[0] for word, pair in words.items())
         durations.append(time.process_time_ns() - began_ns)
-    return sorted(durations)[len(durations) // 2] / 1000
+    return percentile(durations, 50) / 1000
 
 
 def cpu_s(pid: int) -> float:
@@ -80,21 +65,14 @@ def cpu_s(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     """Return the process's resident memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    return _status_bytes(pid, "VmRSS")
 
 
 def peak_bytes(pid: int) -> int:
-    """Return the process's peak resident memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+    """Return the process's peak resident memory, which psutil does not tell."""
+    return _status_bytes(pid, "VmHWM")
 
 
-def children_of(pid: int | None = None) -> frozenset[int]:
-    """Return the ids of the child processes of `pid`, by default of this process."""
-    parent = os.getpid() if pid is None else pid
-    children: set[int] = set()
-    for task in Path(f"/proc/{parent}/task").iterdir():
-        # A thread may end meanwhile.
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            children.update(map(int, (task / "children").read_text().split()))
-    return frozenset(children)
+def _status_bytes(pid: int, field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) * 1024 if found else 0

@@ -3,8 +3,6 @@ What is compared between versions: ratios of costs measured in one run, never ti
 
 core    decision of a shape (p50), in yardsticks (`measuring.yardstick_us`)
 flat    decision with the largest crowd : with the smallest, of one shape (p50)
-bytes   a pod event of a shape, in yardsticks
-http    pods/s of binding only : of the whole scheduler, on the embedded cluster
 """
 
 from __future__ import annotations
@@ -27,24 +25,7 @@ Ratios = Mapping[str, float]
 def ratios_of(results: Results) -> dict[str, float]:
     """Return every ratio that the run gives, by row: `level/shape`."""
     yardstick_us = results.machine.yardstick_us
-    found = _flatness(results) | _path(results)
-    if yardstick_us:
-        found |= {f"core/{r.shape}": round(r.decision.p50 / yardstick_us, 3) for r in results.core}
-        found |= {f"bytes/{r.shape}": round(r.event_us / yardstick_us, 3) for r in results.bytes}
-    return found
-
-
-def _path(results: Results) -> dict[str, float]:
-    per_s = {(r.shape, r.scheduler): r.pods_per_s for r in results.http if r.server == "devcluster"}
-    return {
-        f"http/{shape}": round(per_s[shape, "binding only"] / ours, 3)
-        for (shape, scheduler), ours in per_s.items()
-        if scheduler == "ours" and (shape, "binding only") in per_s
-    }
-
-
-def _flatness(results: Results) -> dict[str, float]:
-    found: dict[str, float] = {}
+    found = {f"core/{row.shape}": round(row.decision.p50 / yardstick_us, 3) for row in results.core}
     for shape in dict.fromkeys(row.shape for row in results.flatness):
         rows = sorted((r for r in results.flatness if r.shape == shape), key=lambda r: r.n_running)
         if len(rows) > 1:

@@ -9,14 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tests.bench.bytes_level import BytesResult
-from tests.bench.capacity import CapacityResult
 from tests.bench.core_level import CoreResult
 from tests.bench.holds import HoldResult
 from tests.bench.hostile_level import HostileResult
 from tests.bench.http_level import HttpResult
 from tests.bench.measuring import yardstick_us
-from tests.bench.start_level import CommandResult, StartResult
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -28,7 +25,7 @@ class Machine(msgspec.Struct, frozen=True):
     numpy: str
     load: float
     #: See `measuring.yardstick_us`.
-    yardstick_us: float = 0.0
+    yardstick_us: float
 
 
 class Results(msgspec.Struct):
@@ -38,21 +35,15 @@ class Results(msgspec.Struct):
     core: list[CoreResult] = []
     #: The same shapes with crowds of several sizes.
     flatness: list[CoreResult] = []
-    bytes: list[BytesResult] = []
     http: list[HttpResult] = []
-    capacity: list[CapacityResult] = []
     holds: list[HoldResult] = []
     hostile: list[HostileResult] = []
-    commands: list[CommandResult] = []
-    starts: list[StartResult] = []
 
 
 def this_machine() -> Machine:
     """Return the machine and interpreter of this process."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return Machine(
-        cpu=names[0] if names else platform.machine(),
+        cpu=platform.processor() or platform.machine(),
         n_cpus=os.cpu_count() or 1,
         python=platform.python_version(),
         numpy=np.__version__,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from tests.bench.attacks import ATTACKS, Attack
-from tests.bench.bytes_level import measure_bytes
-from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
 from tests.bench.hold_clusters import HoldSize
 from tests.bench.hold_situations import SITUATIONS, Situation
@@ -22,15 +19,13 @@ from tests.bench.scene import Scene, Size, build_scene, sized
 from tests.bench.schedulers import BINDING_ONLY, OURS, kube_scheduler, other_checkout
 from tests.bench.servers import available, beside_servers
 from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
-from tests.bench.start_level import N_WAITING, measure_commands, measure_starts
 
-Level = Literal["core", "bytes", "http", "all"]
+Level = Literal["core", "http", "all"]
 
 #: Crowds by which the cost is compared, on 5,000 nodes.
 _CROWDS: Final = (1000, 150_000)
-_CROWDS_FULL: Final = (1000, 10_000, 50_000, 150_000)
-#: The shapes of a short run.
-_FLAT_SHAPES: Final = (
+#: The shapes that are measured unless others are requested.
+FLAT_SHAPES: Final = (
     "basic",
     "anti-affinity",
     "affinity-zone",
@@ -40,9 +35,6 @@ _FLAT_SHAPES: Final = (
     "spread-soft",
 )
 _HTTP_SHAPES: Final = ("basic", "anti-affinity", "affinity-zone", "ns-anti-affinity", "spread-hard")
-#: The cluster of a start, which is created by requests.
-_START_NODES: Final = 1000
-_START_PODS_PER_NODE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,6 @@ class Asked:
     shapes: tuple[Shape, ...] = ()
     n_nodes: int | None = None
     n_pods: int | None = None
-    full: bool = False
     scheduler_binary: Path | None = None
     #: Another checkout of this project to run beside this one.
     other_checkout: Path | None = None
@@ -61,8 +52,6 @@ class Asked:
     n_rounds: int = 3
     #: Attacks to measure in place of all levels; None for none, and without names all.
     attacks: tuple[Attack, ...] | None = None
-    #: Measure starts and takeovers in place of all levels.
-    starts: bool = False
     #: Situations in which to measure holds in place of all levels, as for attacks.
     situations: tuple[Situation, ...] | None = None
 
@@ -72,8 +61,7 @@ class Asked:
 
     def size(self, shape: Shape, n_crowd: int = 0) -> Size:
         """Return the shape's size; raise SettingsError if its pods cannot all be placed."""
-        full = self.full and not n_crowd
-        return sized(shape, n_nodes=self.n_nodes, n_pods=self.n_pods, n_crowd=n_crowd, full=full)
+        return sized(shape, n_nodes=self.n_nodes, n_pods=self.n_pods, n_crowd=n_crowd)
 
     def scene(self, shape: Shape, n_crowd: int = 0) -> Scene:
         """Return the shape's objects."""
@@ -84,8 +72,8 @@ class Asked:
         return [shape for shape in self.shapes or SHAPES if not shape.is_http_only]
 
     def chosen(self, by_default: Sequence[str]) -> Sequence[Shape]:
-        """Return the requested shapes; by default all in a full run and `by_default` in another."""
-        return self.shapes or (SHAPES if self.full else [SHAPE_BY_NAME[name] for name in by_default])
+        """Return the requested shapes."""
+        return self.shapes or [SHAPE_BY_NAME[name] for name in by_default]
 
 
 def check_sizes(asked: Asked) -> None:
@@ -98,21 +86,13 @@ def run(asked: Asked, say: Callable[[str], None]) -> Results:
     """Measure all that was requested; raise RuntimeError if a run fails."""
     if asked.attacks is not None:
         return _run_hostile(asked, asked.attacks or ATTACKS, say)
-    if asked.starts:
-        return _run_starts(asked, say)
     if asked.situations is not None:
         return _run_holds(asked, asked.situations or SITUATIONS, say)
     results = Results(this_machine())
     if asked.runs("core"):
         _run_core(asked, results, say)
-    if asked.runs("bytes"):
-        for shape in asked.decided():
-            say(f"bytes {shape.name}")
-            results.bytes.append(measure_bytes(asked.scene(shape)))
     if asked.runs("http"):
         _run_http(asked, results, say)
-    if asked.full and not asked.shapes and asked.runs("http"):
-        results.holds += measure_holds(SITUATIONS, _hold_size(asked), say)
     return results
 
 
@@ -122,27 +102,13 @@ def _run_core(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         results.core.append(measure_core(asked.scene(shape)))
     n_nodes = asked.n_nodes or 5000
     # A crowd has to fit on the nodes: 30 of the 40 pods that each node holds.
-    crowds = [max(1, n * n_nodes // 5000) for n in (_CROWDS_FULL if asked.full else _CROWDS)]
-    for shape in asked.chosen(_FLAT_SHAPES):
+    crowds = [max(1, n * n_nodes // 5000) for n in _CROWDS]
+    for shape in asked.chosen(FLAT_SHAPES):
         if shape.is_http_only:
             continue
         for n_crowd in crowds:
             say(f"core {shape.name} among {n_crowd} running pods")
-            results.flatness.append(measure_core(asked.scene(shape, n_crowd), with_shares=False))
-    if asked.full and not asked.shapes:
-        results.capacity += _capacity(n_nodes, say)
-
-
-def _capacity(n_nodes: int, say: Callable[[str], None]) -> list[CapacityResult]:
-    found = []
-    for nodes, pods, kind in (
-        (n_nodes, 30 * n_nodes, "templates"),
-        (n_nodes, 30 * n_nodes, "own-labels"),
-        (20 * n_nodes, 200 * n_nodes, "templates"),
-    ):
-        say(f"memory and start at {nodes} nodes, {pods} pods, {kind}")
-        found.append(measure_capacity(nodes, pods, "own-labels" if kind == "own-labels" else "templates"))
-    return found
+            results.flatness.append(measure_core(asked.scene(shape, n_crowd)))
 
 
 def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> None:
@@ -164,6 +130,9 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                         f"http {server} {shape.name}: left out, it needs a kube-controller-manager beside the server"
                     )
                     continue
+                if shape.churns:
+                    say(f"http {server} {shape.name}: left out, it is measured in the core")
+                    continue
                 if shape.has_pod_groups and server != "kube-apiserver":
                     say(f"http {server} {shape.name}: left out, it needs a real server")
                     continue
@@ -176,21 +145,6 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                 for result in measure_http(scene, server, turned, controller_manager):
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
         results.http += [median_run(found) for found in rounds.values()]
-
-
-def _run_starts(asked: Asked, say: Callable[[str], None]) -> Results:
-    """Measure starts on every server, beside another checkout if there is one."""
-    results, n_nodes = Results(this_machine()), asked.n_nodes or _START_NODES
-    contenders = [OURS]
-    if asked.other_checkout is not None:
-        contenders.append(other_checkout(asked.other_checkout))
-    size = Size(n_nodes, 2 * N_WAITING, n_crowd=_START_PODS_PER_NODE * n_nodes)
-    scene = build_scene(SHAPE_BY_NAME["anti-affinity"], size)
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        results.commands += measure_commands(scene, contenders, asked.n_rounds, Path(folder))
-    for server in available():
-        results.starts += measure_starts(scene, server, contenders, asked.n_rounds, say)
-    return results
 
 
 def _run_hostile(asked: Asked, attacks: Sequence[Attack], say: Callable[[str], None]) -> Results:

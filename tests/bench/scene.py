@@ -16,8 +16,7 @@ from tests.support.build import Json
 
 #: Pods of 100m that a node of 4 CPUs holds.
 PODS_PER_NODE: Final = 40
-#: Idle pods, unless upstream's counts are requested.
-REDUCED_IDLE: Final = 2000
+_MOST_IDLE: Final = 2000
 #: Controllers of the other half of a crowd.
 N_APPLICATIONS: Final = 2000
 
@@ -36,7 +35,6 @@ class Size:
     n_nodes: int
     n_pods: int
     n_crowd: int = 0
-    n_idle_max: int = REDUCED_IDLE
 
 
 @dataclass(frozen=True)
@@ -79,21 +77,19 @@ def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
     return n_free * per_node - max(n_init, n_crowd)
 
 
-def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0, full: bool) -> Size:
+def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int = 0) -> Size:
     """
-    Return the requested size: upstream's with `full`, else 5,000 nodes and 1,000 measured pods.
+    Return the requested size, by default 5,000 nodes and 1,000 measured pods.
 
     Raises SettingsError if the pods cannot all be placed.
     """
-    nodes = n_nodes if n_nodes is not None else (shape.n_nodes if full else 5000)
+    nodes = 5000 if n_nodes is None else n_nodes
     room = room_for(shape, nodes, n_crowd)
-    pods = min(shape.n_measured if full else 1000, room) if n_pods is None else n_pods
+    pods = min(1000, room) if n_pods is None else n_pods
     if not 0 < pods <= room:
         expected = f"1 to {room} pods" if room > 0 else "more nodes or fewer running pods"
         raise SettingsError("--pods", shape.name, f"{pods} on {nodes} nodes", expected)
-    return Size(
-        nodes, pods, n_crowd, n_idle_max=max(g.n for g in shape.idle) if full and shape.idle else REDUCED_IDLE
-    )
+    return Size(nodes, pods, n_crowd)
 
 
 def build_scene(shape: Shape, size: Size) -> Scene:
@@ -119,7 +115,7 @@ def build_scene(shape: Shape, size: Size) -> Scene:
         idle=[
             Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")
             for group in shape.idle
-            for index in range(min(size.n_idle_max, _scaled(group, shape, size.n_nodes)))
+            for index in range(min(_MOST_IDLE, _scaled(group, shape, size.n_nodes)))
         ],
         measured=[
             Planned(template, shape.measured_namespace, f"measured-{index}")

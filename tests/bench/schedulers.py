@@ -102,23 +102,24 @@ def running(contender: Contender, server: Server, *flags: str) -> Iterator[subpr
 
 
 @contextmanager
-def controlling(binary: Path, controller: str, server: Server) -> Iterator[None]:
-    """Run a kube-controller-manager for the block that has no other controller."""
-    kubeconfig = server.kubeconfig()
+def controlling(binary: Path, controllers: str, kubeconfig: Path, *flags: str) -> Iterator[None]:
+    """Run a kube-controller-manager with these controllers alone for the block; its files are beside the kubeconfig."""
+    folder = kubeconfig.parent
     command = [
         str(binary),
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        f"--controllers={controller}",
+        f"--controllers={controllers}",
         "--bind-address=127.0.0.1",
         f"--secure-port={free_port()}",
-        f"--cert-dir={server.folder / 'controller-manager-certs'}",
+        f"--cert-dir={folder / 'controller-manager-certs'}",
         "--leader-elect=false",
         f"--kube-api-qps={_QPS}",
         f"--kube-api-burst={_QPS}",
+        *flags,
     ]
-    with process(command, server.folder / "kube-controller-manager.log"):
+    with process(command, folder / "kube-controller-manager.log"):
         yield
 
 

@@ -6,7 +6,6 @@ has about 3 KB, as from a Deployment. Built once for each template, then filled 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from tests.bench.templates import Planned, Template
@@ -114,16 +113,9 @@ class Served:
         return _line("BOOKMARK", {"kind": kind, "metadata": meta}).encode()
 
 
-def in_batches(lines: Iterable[bytes], n: int) -> Iterator[list[bytes]]:
-    """Yield the lines in order, `n` at a time."""
-    batch: list[bytes] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == n:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def object_of(line: bytes) -> bytes:
+    """Return the object of a watch line."""
+    return line[line.index(b'"object":') + len(b'"object":') : -1]
 
 
 def _line(change: str, document: Json) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from tests.bench.measuring import children_of, cpu_s
+from tests.bench.measuring import cpu_s
 from tests.support.apiserver import RealApiServer, assets
 from tests.support.cluster import kubeconfig_text
 from tests.support.custom_kinds import KUBERNETES
@@ -101,10 +101,9 @@ def _real(folder: Path, flags: Sequence[str]) -> Iterator[Server]:
     if binaries is None:
         raise RuntimeError("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
     server = RealApiServer(binaries, folder, *flags)
-    before = children_of()
     address = server.start()
     try:
-        pids = tuple(children_of() - before)
+        pids = tuple(process.pid for process in server._processes)
         yield Server("kube-apiserver", address.url, address.token, address.ca_file, pids, folder)
     finally:
         server.stop()

@@ -1,8 +1,9 @@
 """
 The shapes that are measured: running, waiting and timed pods.
 
-Counts are those of kubernetes 1.36, test/integration/scheduler_perf/*/performance-config.yaml, except that gated pods
-wait in a cluster of the run's size instead of one node, so that their cost can be compared with `basic`.
+Counts of pods that run or wait are those of kubernetes 1.36, test/integration/scheduler_perf/*/performance-config.yaml,
+except that gated pods wait in a cluster of the run's size instead of one node, so that their cost can be compared with
+`basic`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MOONS: Final = ("moon-1", "moon-2", "moon-3")
 #: At 5,000 nodes of 20 nodes each.
 _RACKS: Final = tuple(f"rack-{index}" for index in range(250))
 _JOB_SIZE: Final = 8
+_GANG_SIZE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,6 @@ class Shape:
     #: The workload of scheduler_perf that has this shape.
     upstream: str
     measured: Template
-    n_measured: int
     crowd: Callable[[int], Template] | None = None
     n_nodes: int = 5000
     init: Sequence[Running] = ()
@@ -56,12 +57,13 @@ class Shape:
     one_per_node: bool = False
     tainted_share: float = 0.0
     has_service: bool = False
+    #: Whether a node, a service and a pod come and go between decisions; not measured over HTTP.
     churns: bool = False
     #: Whether `init` pods are evicted; only measured over HTTP, from the scheduler's start.
     evicts: bool = False
     #: The templates of so many measured pods, if they are not all of `measured`.
     measured_of: Callable[[int], Sequence[Template]] | None = None
-    #: One more of these comes every 200 ms during the run; only measured over HTTP.
+    #: One more of these comes every 200 ms during the run.
     arriving: Template | None = None
 
     @property
@@ -74,7 +76,7 @@ class Shape:
     @property
     def is_http_only(self) -> bool:
         """Return whether the shape is about what happens beside the measured decisions, or the reference lacks it."""
-        return self.evicts or self.arriving is not None or bool(self.measured.devices) or self.has_pod_groups
+        return self.evicts or bool(self.measured.devices) or self.has_pod_groups
 
     @property
     def can_be_bound_only(self) -> bool:
@@ -97,11 +99,13 @@ class Shape:
         return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
 
 
-_PLAIN: Final = templates.plain()
-_ANTI_AFFINITY: Final = templates.anti_affinity()
+_PLAIN: Final = Template("default")
+_ANTI_AFFINITY: Final = templates.anti_affinity("green")
 _FEW_PLAIN: Final = (Running(_PLAIN, 1000),)
-_LOW_PRIORITY: Final = (Running(templates.low_priority(), 20_000),)
-_BOUND: Final = templates.with_claim("bound")
+#: Four of these fill a node, of which three make room for one of the others.
+_LOW_PRIORITY: Final = (Running(Template("low-priority", cpu="900m", goes_at_once=True), 20_000),)
+_HIGH_PRIORITY: Final = Template("high-priority", cpu="3", priority=10)
+_BOUND: Final = Template("bound-claim", claim="bound")
 #: Templates of running pods beside plain ones that are measured.
 _MIXED: Final = (
     _PLAIN,
@@ -120,13 +124,12 @@ def _among_themselves(
     name: str,
     upstream: str,
     pod: Template,
-    n: int = 5000,
     *,
     has_service: bool = False,
     zones: Sequence[str] = (),
 ) -> Shape:
-    """Return a shape with 5,000 running and `n` measured pods of one template."""
-    return Shape(name, upstream, pod, n, init=(Running(pod, 5000),), zones=zones, has_service=has_service)
+    """Return a shape with 5,000 running and the measured pods of one template."""
+    return Shape(name, upstream, pod, init=(Running(pod, 5000),), zones=zones, has_service=has_service)
 
 
 def _across(kind: str, topology_key: str) -> Callable[[str], Template]:
@@ -134,9 +137,9 @@ def _across(kind: str, topology_key: str) -> Callable[[str], Template]:
 
 
 def _across_namespaces(
-    name: str, upstream: str, pod: Template, *, each: int, n: int, zones: Sequence[str] = ()
+    name: str, upstream: str, pod: Template, *, each: int, zones: Sequence[str] = ()
 ) -> Shape:
-    return Shape(name, upstream, pod, n, init=(Running(pod, each),), zones=zones, n_namespaces=100)
+    return Shape(name, upstream, pod, init=(Running(pod, each),), zones=zones, n_namespaces=100)
 
 
 def _ns_anti_affinity() -> Shape:
@@ -146,7 +149,6 @@ def _ns_anti_affinity() -> Shape:
         "ns-anti-affinity",
         "SchedulingRequiredPodAntiAffinityWithNSSelector/5000Nodes_2000Pods",
         pod,
-        2000,
         crowd=lambda group: kind(f"green-{group}"),
         n_nodes=6000,
         init=(Running(pod, 40),),
@@ -157,85 +159,81 @@ def _ns_anti_affinity() -> Shape:
 
 def _spread(name: str, upstream: str, *, soft: bool) -> Shape:
     init = (Running(_PLAIN, 5000),)
-    return Shape(name, upstream, templates.spread(soft=soft), 5000, init=init, zones=_MOONS)
+    return Shape(name, upstream, templates.spread(soft=soft), init=init, zones=_MOONS)
 
 
 def _idle(name: str, upstream: str, idle: Running) -> Shape:
-    return Shape(name, upstream, _PLAIN, 10_000, init=_FEW_PLAIN, idle=(idle,), zones=_ONE_ZONE)
+    return Shape(name, upstream, _PLAIN, init=_FEW_PLAIN, idle=(idle,), zones=_ONE_ZONE)
 
 
-def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n: int) -> Shape:
+def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int) -> Shape:
     """Return a shape whose pods have a claim each; those that run have theirs bound."""
     init = (Running(_BOUND, n_init),)
-    return Shape(name, upstream, templates.with_claim(claim), n, crowd=lambda _: _BOUND, init=init)
+    return Shape(name, upstream, Template(f"{claim}-claim", claim=claim), crowd=lambda _: _BOUND, init=init)
 
 
 def _devices(name: str, devices: templates.Devices) -> Shape:
     """Return a shape whose pods have one of the eight devices of their node each."""
-    upstream = "none: eight devices on each node"
-    return Shape(name, upstream, templates.with_device(devices), 2500, n_nodes=500)
+    return Shape(name, "none: eight devices on each node", Template(f"{devices}-device", devices=devices))
 
 
-def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SIZE) -> Shape:
-    """Return the shape of jobs of `job_size` pods that share a rack, placed as groups or pod by pod."""
+def _jobs(name: str, *, are_groups: bool) -> Shape:
+    """Return the shape of jobs of eight pods that share a rack, placed as groups or pod by pod."""
 
     def jobs(n_pods: int) -> list[Template]:
         pods: list[Template] = []
-        for first in range(0, n_pods, job_size):
-            size = min(job_size, n_pods - first)
-            job = templates.job(f"job-{first // job_size}", size if are_groups else 0)
+        for first in range(0, n_pods, _JOB_SIZE):
+            size = min(_JOB_SIZE, n_pods - first)
+            job = templates.job(f"job-{first // _JOB_SIZE}", size if are_groups else 0)
             pods += [job] * size
         return pods
 
     other = templates.job("other", 0)
-    return Shape(name, "none: jobs that share a rack", other, n, zones=_RACKS, measured_of=jobs)
+    return Shape(name, "none: jobs that share a rack", other, zones=_RACKS, measured_of=jobs)
 
 
-def _gangs(name: str, member: Callable[[str, int], Template], n: int, size: int = 4) -> Shape:
-    """Return the shape of groups of `size` that are required in one of fifty racks each, with the template `member`."""
+def _gangs(name: str, member: Callable[[str, int], Template]) -> Shape:
+    """Return the shape of groups of four that are required in one of fifty racks each, with the template `member`."""
 
     def gangs(n_pods: int) -> list[Template]:
-        sizes = [min(size, n_pods - first) for first in range(0, n_pods, size)]
+        sizes = [min(_GANG_SIZE, n_pods - first) for first in range(0, n_pods, _GANG_SIZE)]
         return [pod for number, n in enumerate(sizes) for pod in [member(f"gang-{number}", n)] * n]
 
-    upstream = f"TopologyAwareScheduling/5000Nodes_{n // size}Gangs_{n}Pods (kubernetes #140611)"
+    upstream = "TopologyAwareScheduling/5000Nodes_750Gangs_3000Pods (kubernetes #140611)"
     racks = tuple(f"rack-{index}" for index in range(50))
-    return Shape(name, upstream, member("gang", size), n, zones=racks, measured_of=gangs)
+    return Shape(name, upstream, member("gang", _GANG_SIZE), zones=racks, measured_of=gangs)
 
 
 def placed(n: int, n_nodes: int = 5000) -> Shape:
-    """Return the shape of `n` running pods at so many nodes, and 500 more, all with affinity to each other by zone."""
+    """Return the shape of `n` running pods at so many nodes, and more, all with affinity to each other by zone."""
     pod = templates.affinity()
     return Shape(
         "placed",
         "none: many running pods with one affinity",
         pod,
-        500,
         n_nodes=n_nodes,
         init=(Running(pod, n),),
         zones=_ONE_ZONE,
     )
 
 
-def _one_group(n: int) -> Shape:
+def _one_group() -> Shape:
     """Return the shape of a single group without rules."""
     return Shape(
         "one-group",
         "none: one group of a thousand",
-        templates.member("all", n),
-        n,
+        templates.member("all", 1000),
         crowd=lambda _: _PLAIN,
         measured_of=lambda n_pods: [templates.member("all", n_pods)] * n_pods,
     )
 
 
 SHAPES: Final[tuple[Shape, ...]] = (
-    Shape("basic", "SchedulingBasic/5000Nodes_10000Pods", _PLAIN, 10_000, init=_FEW_PLAIN),
+    Shape("basic", "SchedulingBasic/5000Nodes_10000Pods", _PLAIN, init=_FEW_PLAIN),
     Shape(
         "anti-affinity",
         "SchedulingPodAntiAffinity/5000Nodes_2000Pods",
         _ANTI_AFFINITY,
-        2000,
         crowd=_green,
         init=(Running(_ANTI_AFFINITY, 1000),),
         one_per_node=True,
@@ -243,8 +241,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         "matching-anti-affinity",
         "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
-        templates.labelled("green"),
-        5000,
+        Template("labelled", {"color": "green"}),
         crowd=_green,
         init=(Running(_ANTI_AFFINITY, 1000),),
         one_per_node=True,
@@ -268,7 +265,6 @@ SHAPES: Final[tuple[Shape, ...]] = (
         "SchedulingRequiredPodAffinityWithNSSelector/5000Nodes_2000Pods",
         _across("required", ZONE)("blue"),
         each=50,
-        n=2000,
         zones=_ONE_ZONE,
     ),
     _across_namespaces(
@@ -276,22 +272,19 @@ SHAPES: Final[tuple[Shape, ...]] = (
         "SchedulingPreferredAffinityWithNSSelector/5000Nodes_5000Pods",
         _across("preferred", HOSTNAME)("red"),
         each=50,
-        n=5000,
     ),
     _across_namespaces(
         "ns-preferred-anti-affinity",
         "SchedulingPreferredAntiAffinityWithNSSelector/5000Nodes_2000Pods",
         _across("anti_preferred", HOSTNAME)("yellow"),
         each=40,
-        n=2000,
     ),
     _spread("spread-hard", "TopologySpreading/5000Nodes_5000Pods", soft=False),
     _spread("spread-soft", "PreferredTopologySpreading/5000Nodes_5000Pods", soft=True),
     _among_themselves(
         "spread-default",
         "DefaultTopologySpreading/5000Nodes_10000Pods",
-        templates.served(),
-        10_000,
+        Template("served", {"app": "served"}),
         has_service=True,
         zones=_MOONS,
     ),
@@ -299,14 +292,12 @@ SHAPES: Final[tuple[Shape, ...]] = (
         "node-inclusion",
         "SchedulingWithNodeInclusionPolicy/5000Nodes",
         templates.node_inclusion(),
-        4000,
         tainted_share=0.2,
     ),
     Shape(
         "mixed-base",
         "MixedSchedulingBasePod/5000Nodes_5000Pods",
         _PLAIN,
-        5000,
         # Without the one of which no two pods share a node.
         crowd=lambda group: (*_MIXED[:2], *_MIXED[3:])[group % 4],
         init=tuple(Running(template, 2000) for template in _MIXED),
@@ -319,29 +310,21 @@ SHAPES: Final[tuple[Shape, ...]] = (
         Running(templates.gated(), 10_000),
     ),
     _idle("unschedulable", "Unschedulable/5kNodes/20kInit/10kPods", Running(templates.large(), 20_000)),
-    Shape(
-        "backlog",
-        "none: few pods behind many of a higher priority that fit nowhere",
-        _PLAIN,
-        500,
-        idle=(Running(templates.large(priority=10), 10_000),),
-    ),
-    Shape("churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", _PLAIN, 10_000, churns=True),
-    _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
-    _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
+    Shape("churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", _PLAIN, churns=True),
+    _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000),
+    _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500),
     _devices("device-claims", "claim"),
     _devices("extended-resources", "extended"),
     _jobs("rack-jobs", are_groups=False),
     _jobs("rack-groups", are_groups=True),
-    _gangs("rack-gangs", templates.gang, 3000),
-    _gangs("rack-pod-groups", templates.pod_group, 3000),
-    _one_group(1000),
+    _gangs("rack-gangs", templates.gang),
+    _gangs("rack-pod-groups", templates.pod_group),
+    _one_group(),
     # Pods that fit nowhere until three others leave a node.
     Shape(
         "preemption",
         "PreemptionBasic/5000Nodes",
-        templates.high_priority(),
-        5000,
+        _HIGH_PRIORITY,
         init=_LOW_PRIORITY,
         evicts=True,
     ),
@@ -350,21 +333,10 @@ SHAPES: Final[tuple[Shape, ...]] = (
         "preemption-beside",
         "PreemptionAsync/5000Nodes",
         _PLAIN,
-        5000,
         init=_LOW_PRIORITY,
         evicts=True,
-        arriving=templates.high_priority(),
-    ),
-    Shape(
-        "unschedulable-beside",
-        "Unschedulable/5kNodes",
-        _PLAIN,
-        10_000,
-        arriving=templates.large(priority=10),
+        arriving=_HIGH_PRIORITY,
     ),
 )
-
-#: The shapes whose decisions are measured on their own, too.
-DECIDED: Final = tuple(shape for shape in SHAPES if not shape.is_http_only)
 
 SHAPE_BY_NAME: Final = {shape.name: shape for shape in SHAPES}

@@ -115,38 +115,30 @@ class Planned:
     node: str = ""
 
 
-def plain() -> Template:
-    """Return pods without constraints."""
-    return Template("default")
-
-
-def labelled(color: str) -> Template:
-    """Return pods with a label and without constraints."""
-    return Template("labelled", {"color": color})
-
-
-def anti_affinity(color: str = "green") -> Template:
+def anti_affinity(color: str) -> Template:
     """Return pods of which no two may share a node."""
     term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
     return Template("anti-affinity", {"color": color}, build.affinity(anti_required=[term]))
 
 
-def affinity(color: str = "blue") -> Template:
+def affinity() -> Template:
     """Return pods that must all be in one zone."""
-    term = build.term(ZONE, build.selector(f"color={color}"), namespaces=_BOTH)
-    return Template("affinity", {"color": color}, build.affinity(required=[term]))
+    term = build.term(ZONE, build.selector("color=blue"), namespaces=_BOTH)
+    return Template("affinity", {"color": "blue"}, build.affinity(required=[term]))
 
 
-def preferred_affinity(color: str = "red") -> Template:
+def preferred_affinity() -> Template:
     """Return pods that prefer a node with other pods of the template."""
-    term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
-    return Template("preferred-affinity", {"color": color}, build.affinity(preferred=[(1, term)]))
+    term = build.term(HOSTNAME, build.selector("color=red"), namespaces=_BOTH)
+    return Template("preferred-affinity", {"color": "red"}, build.affinity(preferred=[(1, term)]))
 
 
-def preferred_anti_affinity(color: str = "yellow") -> Template:
+def preferred_anti_affinity() -> Template:
     """Return pods that prefer a node without other pods of the template."""
-    term = build.term(HOSTNAME, build.selector(f"color={color}"), namespaces=_BOTH)
-    return Template("preferred-anti-affinity", {"color": color}, build.affinity(anti_preferred=[(1, term)]))
+    term = build.term(HOSTNAME, build.selector("color=yellow"), namespaces=_BOTH)
+    return Template(
+        "preferred-anti-affinity", {"color": "yellow"}, build.affinity(anti_preferred=[(1, term)])
+    )
 
 
 def across_namespaces(kind: str, topology_key: str, color: str) -> Template:
@@ -172,11 +164,6 @@ def node_inclusion() -> Template:
         HOSTNAME, build.selector("foo=bar"), affinity_policy="Honor", taints_policy="Honor"
     )
     return Template("node-inclusion", {"foo": "bar"}, spread=(constraint,))
-
-
-def served() -> Template:
-    """Return pods of a service, spread by the default constraints."""
-    return Template("served", {"app": "served"})
 
 
 def gated() -> Template:
@@ -209,29 +196,9 @@ def job(name: str, min_count: int) -> Template:
     return Template(name, {"job": name, **group}, build.affinity(required=[term]))
 
 
-def with_claim(claim: Claim) -> Template:
-    """Return pods of which each has a claim of its own."""
-    return Template(f"{claim}-claim", claim=claim)
-
-
-def with_device(devices: Devices) -> Template:
-    """Return pods of which each has a device of its own."""
-    return Template(f"{devices}-device", devices=devices)
-
-
 def large(priority: int = 0) -> Template:
     """Return pods that request more CPU than any node has."""
     return Template("large-cpu", cpu="9", priority=priority)
-
-
-def low_priority() -> Template:
-    """Return pods of which four fill a node, and of which three make room for `high_priority`."""
-    return Template("low-priority", cpu="900m", goes_at_once=True)
-
-
-def high_priority() -> Template:
-    """Return pods that take most of a node, and may evict others for it."""
-    return Template("high-priority", cpu="3", priority=10)
 
 
 def application(index: int, *, own_labels: bool = False) -> Template:

@@ -1,35 +1,26 @@
-"""Percentiles, and how ratios are made and compared."""
+"""How durations are summed up, and ratios made and compared."""
 
 import msgspec
 import pytest
 
 from tests.bench.core_level import CoreResult
 from tests.bench.http_level import HttpResult, median_run
-from tests.bench.measuring import Spread, percentile, spread_us
+from tests.bench.measuring import Spread, spread_us
 from tests.bench.ratios import COMMITTED, lower, ratios_of, read, regressions, write
 from tests.bench.report import table
 from tests.bench.results import Results, this_machine
 from tests.bench.results import write as write_results
+from tests.bench.runs import FLAT_SHAPES, Asked
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100), (0.001, 1)])
-def test_a_percentile_is_the_entry_that_so_many_do_not_exceed(share, expected):
-    assert percentile(range(1, 101), share) == expected
-
-
-@pytest.mark.parametrize(("entries", "share"), [([], 0.5), ([1.0], 0.0), ([1.0], 1.5)])
-def test_a_percentile_of_nothing_or_beyond_all_is_refused(entries, share):
-    with pytest.raises(ValueError, match="percentile"):
-        percentile(entries, share)
-
-
-def test_durations_are_summed_up_in_microseconds():
-    assert spread_us([3000, 1000, 2000]) == Spread(p50=2.0, p99=3.0, highest=3.0, mean=2.0, n=3)
+def test_durations_are_summed_up_in_microseconds_by_entries_that_so_many_do_not_exceed():
+    durations = [1000 * n for n in range(200, 0, -1)]
+    assert spread_us(durations) == Spread(p50=100.0, p99=198.0, highest=200.0, n=200)
 
 
 def _core(shape: str, p50: float, n_running: int = 0) -> CoreResult:
-    spread = Spread(p50, p50, p50, p50, 1)
-    return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0, {}, 0.0)
+    spread = Spread(p50, p50, p50, 1)
+    return CoreResult(shape, 10, n_running, 1, spread, spread, 1.0, 1.0)
 
 
 def _http(shape: str, speed: float, scheduler: str = "ours") -> HttpResult:
@@ -76,11 +67,6 @@ def test_ratios_are_of_costs_within_one_run():
     assert found == {"core/affinity-zone": 3.0, "core/basic": 2.0, "flat/basic": 1.2}
 
 
-def test_the_path_is_compared_with_binding_only_on_the_same_server():
-    runs = [_http("basic", 800.0), _http("basic", 1000.0, "binding only"), _http("churn", 500.0)]
-    assert ratios_of(_results(http=runs)) == {"http/basic": 1.25}
-
-
 def test_a_ratio_may_grow_by_a_quarter_of_what_is_committed():
     committed = {"core/x": 1.0, "core/y": 1.0, "core/z": 1.0}
     assert regressions({"core/x": 1.26, "core/y": 1.25, "core/z": 0.2, "core/new": 1.0}, committed) == [
@@ -100,12 +86,17 @@ def test_written_ratios_replace_those_of_the_same_rows(tmp_path):
     assert read(path) == {"a": 1.0, "b": 2.0}
 
 
-def test_the_committed_ratios_can_be_read():
-    assert all(ratio > 0 for ratio in read(COMMITTED).values())
+def test_each_ratio_of_a_check_is_committed():
+    """A check fails for one that is not."""
+    asked = Asked(level="core")
+    rows = {f"core/{shape.name}" for shape in asked.decided()}
+    rows |= {f"flat/{shape.name}" for shape in asked.chosen(FLAT_SHAPES) if not shape.is_http_only}
+    assert read(COMMITTED).keys() == rows
 
 
 def test_a_run_is_printed_and_written(tmp_path):
     results = _results(core=[_core("basic", 100.0), _core("affinity-zone", 150.0)])
     write_results(results, tmp_path / "run.json")
     assert msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=Results) == results
-    assert "affinity-zone     10        0     1           150" in table(results)
+    (row,) = (line.split() for line in table(results).splitlines() if line.startswith("affinity-zone"))
+    assert row[:5] == ["affinity-zone", "10", "0", "1", "150"]

@@ -54,3 +54,15 @@ def test_claims_and_extended_resources_get_a_device_of_their_own_each() -> None:
         assert result["pool"] == node_of[pod]
         taken.add((result["pool"], result["device"]))
     assert taken == {(node, device) for node in "ab" for device in ("gpu-0", "gpu-1")}
+
+
+def test_pods_that_share_a_claim_share_its_device() -> None:
+    cluster = ClaimCluster(8, ("a", "b"))
+    cluster.show(device_class())
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    for name in ("p0", "p1"):
+        cluster.using("c", name=name)
+    (first,), (second,) = (cluster.reserve().writes for _ in range(2))
+    assert first.value == second.value
+    assert first.value is not None

@@ -11,9 +11,8 @@ from pathlib import Path
 from tests.release.artifacts import Image, build_release
 from tests.release.audit import audit
 from tests.release.changelog import close_unreleased
-from tests.release.checkout import ROOT
+from tests.release.checkout import ROOT, ReleaseError
 from tests.release.locks import write_locks
-from tests.release.refusals import ReleaseError
 from tests.release.versions import checked, set_version
 
 

@@ -4,23 +4,24 @@ The files of a release, in dist/VERSION: all from the commit, so that two builds
 The bytes of compressed files follow from Python's zlib too: compare builds of one version of Python.
 """
 
+import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.release.archives import packed
 from tests.release.changelog import notes
-from tests.release.checkout import commit_time_s, export
+from tests.release.checkout import ReleaseError, commit_time_s, export
 from tests.release.locks import NAMES, path_of, read_lock
-from tests.release.refusals import ReleaseError
 from tests.release.sbom import bill_of_materials, image_packages
 from tests.release.versions import chart_version, require_version
 
@@ -143,6 +144,17 @@ def _write_bills(source: Path, target: Path, version: str, image: Image, time_s:
     ):
         bill = bill_of_materials(packages, pyproject, component, time_s)
         (target / f"{NAME}-{version}.{name}.cdx.json").write_bytes(bill)
+
+
+def packed(files: Mapping[str, bytes], time_s: int) -> bytes:
+    """Return a .tar.gz of files by name, whose bytes depend on nothing but their content and this time."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.mode = len(files[name]), time_s, 0o644
+            archive.addfile(entry, io.BytesIO(files[name]))
+    return gzip.compress(tar.getvalue(), mtime=0)
 
 
 def write_sums(folder: Path) -> None:

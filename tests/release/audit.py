@@ -4,7 +4,6 @@ What `make audit` judges: the locked dependencies, their licences, their known v
 A check returns its findings, one line each. One that cannot be made says why: it is no finding unless `--strict`.
 """
 
-import ast
 import json
 import re
 import subprocess
@@ -12,14 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from tests.release.locks import NAMES, Locked, declared, path_of, project, read_lock, with_extras
-from tests.release.refusals import ReleaseError
+from tests.release.checkout import ReleaseError
+from tests.release.locks import NAMES, Locked, declared, path_of, project, read_lock
 from tests.release.sbom import image_packages
 from tests.support.dockerfile import Dockerfile
 
@@ -32,8 +30,6 @@ _SPDX = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-#: Modules that exist for type checkers alone.
-_STUBS = {"_typeshed"}
 #: A classifier beside others that names no licence.
 _NO_LICENCE = "DFSG approved"
 
@@ -96,39 +92,19 @@ def lock_findings(root: Path, locks: Mapping[str, Sequence[Locked]]) -> Iterator
                 yield f"{lock}: {requirement.name}: found {has}, expected {requirement.specifier or 'any version'}"
 
 
-def import_findings(root: Path) -> Iterator[str]:
-    """Yield dependencies that no module of the product imports, and modules whose distribution is not declared."""
-    found = set(_imported(root / "scheduler"))
-    ours = sys.stdlib_module_names | _STUBS | {"scheduler"}
-    distributions = {
-        module: {canonicalize_name(name) for name in names}
-        for module, names in packages_distributions().items()
-    }
-    shipped = {canonicalize_name(each.name) for each in with_extras(root, ("tls", "webhook", "speed"))}
-    any_extra = {canonicalize_name(each.name) for each in declared(root, "ci")}
-    imported: set[str] = set()
-    for module, is_optional in sorted(found):
-        # A package that is not installed here, as one of an extra, has its module's name.
-        owners = distributions.get(module) or {canonicalize_name(module)}
-        imported |= owners
-        if not is_optional and module not in ours and not owners & any_extra:
-            yield f"{module}: found an import of it, expected its distribution in pyproject.toml"
-    for name in sorted(shipped - imported):
-        yield f"{name}: found no import of it under scheduler/, expected one, or that it is not declared"
+def import_findings(root: Path) -> list[str]:
+    """
+    Return the modules whose distribution is not declared, and dependencies that no module of the product imports.
 
-
-def _imported(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the first part of each imported module's name, and whether `import_module` does it."""
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names: list[object] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-                names = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            yield from ((str(name).partition(".")[0], isinstance(node, ast.Call)) for name in names)
+    Raises: ReleaseError if deptry fails.
+    """
+    with tempfile.NamedTemporaryFile() as file:
+        command = [sys.executable, "-m", "deptry", "scheduler", "--json-output", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+        if done.returncode not in (0, 1):
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ReleaseError(f"deptry: found {said}, expected its findings")
+        return [f"{each['module']}: {each['error']['message']}" for each in json.load(file)]
 
 
 def installed_licences() -> dict[str, tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.release.refusals import ReleaseError
+from tests.release.checkout import ReleaseError
 
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)

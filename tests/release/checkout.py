@@ -5,9 +5,11 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.release.refusals import ReleaseError
-
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class ReleaseError(Exception):
+    """Input, or a checkout, of which no release can be made: exit code 2. The text is one line for the user."""
 
 
 def commit_time_s(root: Path) -> int:

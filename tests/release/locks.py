@@ -17,7 +17,7 @@ from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from tests.release.refusals import ReleaseError
+from tests.release.checkout import ReleaseError
 
 FOLDER = "config/locks"
 #: Extras of the project by lock; `build` has what a build of the wheel needs instead.
@@ -28,6 +28,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 BUILD = "build"
 NAMES = (*EXTRAS, BUILD)
+_COMPILE = (
+    *("-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version=3.11", "--generate-hashes"),
+    "--custom-compile-command=make lock",
+)
 _REQUIRED_BY = re.compile(r"^    #(?: via)? +(.+)$", re.MULTILINE)
 
 
@@ -114,34 +118,15 @@ def write_locks(root: Path, arguments: Sequence[str]) -> None:
     """
     for lock in NAMES:
         target = path_of(root, lock)
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "uv",
-                "pip",
-                "compile",
-                "--quiet",
-                "--universal",
-                "--python-version",
-                "3.11",
-            ),
-            *(
-                "--generate-hashes",
-                "--custom-compile-command",
-                "make lock",
-                "--output-file",
-                str(target.relative_to(root)),
-            ),
-            *(() if lock == "ci" else ("--constraint", f"{FOLDER}/ci.txt")),
-            *(
-                ("-",)
-                if lock == BUILD
-                else ("pyproject.toml", *(f"--extra={extra}" for extra in EXTRAS[lock]))
-            ),
-            *arguments,
-        ]
-        wanted = "\n".join(map(str, declared(root, lock))) if lock == BUILD else None
+        command = [sys.executable, *_COMPILE, f"--output-file={target.relative_to(root)}", *arguments]
+        if lock != "ci":
+            command.append(f"--constraint={FOLDER}/ci.txt")
+        wanted = None
+        if lock == BUILD:
+            command.append("-")
+            wanted = "\n".join(map(str, declared(root, lock)))
+        else:
+            command += ["pyproject.toml", *(f"--extra={extra}" for extra in EXTRAS[lock])]
         done = subprocess.run(command, cwd=root, input=wanted, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " ".join(done.stderr.split())

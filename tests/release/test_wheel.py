@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -73,11 +72,11 @@ def test_a_second_build_elsewhere_is_equal_byte_for_byte(distributions: Path, tm
 @pytest.mark.timeout(300)
 def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp_path: Path) -> None:
     """The environment has the declared dependencies alone, and commands run outside the checkout."""
-    venv.create(tmp_path / "env")
-    into = ["--python", str(tmp_path / "env" / "bin" / "python")]
-    # With this environment's pip and without compiling bytecode, which halves the time.
-    command = [sys.executable, "-m", "pip", *into, "install", "--quiet", "--no-compile", str(wheel)]
-    subprocess.run(command, check=True)
+    environment_folder = str(tmp_path / "env")
+    # A fifth of pip's time: uv keeps what it has installed before, and compiles nothing.
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, environment_folder], check=True)
+    subprocess.run([*uv, "pip", "install", "--python", environment_folder, str(wheel)], check=True)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     installed = tmp_path / "env" / "bin" / "affinity-scheduler"
 

@@ -7,7 +7,7 @@ The chart has a version of its own besides, since it may change while the progra
 import re
 from pathlib import Path
 
-from tests.release.refusals import ReleaseError
+from tests.release.checkout import ReleaseError
 
 #: Files that name the version of the program.
 FILES = (

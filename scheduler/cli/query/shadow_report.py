@@ -1,15 +1,13 @@
-"""Prints the report of `shadow`: as text, as JSON, and as lines that change while it runs."""
+"""The report of `shadow` as text, and as lines that change while it runs."""
 
 from __future__ import annotations
 
 import textwrap
-from functools import partial
 from typing import Final
 
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.report import print_answer
 from scheduler.tools.shadow.report import Cause, ShadowReport
 
 #: Differences in the text of a report.
@@ -32,11 +30,6 @@ _UNEXPLAINED: Final = frozenset({Cause.RULE, Cause.SCORE})
 def is_explained(report: ShadowReport) -> bool:
     """Return whether every difference by rule or score is explained by another order of the changes around it."""
     return not any(report.causes.get(cause) for cause in _UNEXPLAINED)
-
-
-def print_report(report: ShadowReport, form: str) -> None:
-    """Print the report as `json` or `text`."""
-    print_answer(report, form, partial(text, report))
 
 
 def summary(report: ShadowReport) -> list[str]:

@@ -38,10 +38,9 @@ def forbidden(field: str, detail: str) -> FieldError:
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
-def duplicate(field: str, value: object, detail: str = "") -> FieldError:
+def duplicate(field: str, value: object) -> FieldError:
     """Report a value that occurs twice where it may occur once."""
-    message = f"Duplicate value: {go_text(value)}" + (f": {detail}" if detail else "")
-    return FieldError("FieldValueDuplicate", field, message)
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {go_text(value)}")
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:

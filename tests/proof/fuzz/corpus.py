@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -43,20 +44,12 @@ def _seeds(target: str) -> Iterator[str | bytes]:
     match target:
         case "kubeconfig":
             yield _KUBECONFIG
-        case "configuration":
-            for path in sorted((_ROOT / "config").glob("*.yaml")):
-                yield yaml.safe_dump(
-                    yaml.safe_load(path.read_text()), default_flow_style=True
-                )  # without comments
+        case "configuration" | "pod" | "review":
+            # Of properties; the bytes are what hypothesis draws from.
+            yield from (random.Random(seed).randbytes(2000) for seed in range(8))
         case "annotations":
-            for pod in _pods():
-                yield from (
-                    value
-                    for value in (pod["metadata"].get("annotations") or {}).values()
-                    if value[:1] in "{["
-                )
-        case "pod":
-            yield from map(json.dumps, _pods())
+            for annotations in _under(list(_documents()), "annotations"):
+                yield from (value for value in annotations.values() if value[:1] in "{[")
         case "manifest":
             for path in _examples():
                 yield path.read_text()
@@ -84,22 +77,6 @@ def _seeds(target: str) -> Iterator[str | bytes]:
             }
             yield json.dumps({"manifest": _examples()[0].read_text(), **more})
             yield json.dumps({"like": {"namespace": "default", "name": "p"}})
-        case "review":
-            for pod in _pods():
-                request = {
-                    "uid": "u",
-                    "operation": "CREATE",
-                    "namespace": "default",
-                    "object": pod,
-                    "oldObject": None,
-                }
-                request |= {
-                    "kind": {"group": "", "version": "v1", "kind": "Pod"},
-                    "resource": {"resource": "pods"},
-                }
-                yield json.dumps(
-                    {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-                )
 
 
 def _examples() -> list[Path]:
@@ -109,14 +86,6 @@ def _examples() -> list[Path]:
 def _documents() -> Iterator[Any]:
     for path in _examples():
         yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
-
-
-def _pods() -> Iterator[dict[str, Any]]:
-    """Yield a pod of each template."""
-    for number, template in enumerate(_under(list(_documents()), "template")):
-        if "spec" in template:
-            meta = {**(template.get("metadata") or {}), "name": f"p{number}", "namespace": "default"}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
 
 
 def _under(value: Any, name: str) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """
-What is fuzzed: each target takes any bytes, and raises only for a defect of the product.
+What is fuzzed: each target takes any bytes, and raises only for a defect of the product. Where a property test says
+what a target would, it is the target: hypothesis reads the bytes as an example of it.
 
 Refusals are expected, and judged: one printable line that names its field or place, and what was found there.
 """
@@ -16,17 +17,14 @@ from scheduler.daemon.kube.client import _LineBuffer
 from scheduler.daemon.kube.kubeconfig import resolve_context
 from scheduler.daemon.kube.list_watch import ListWatch
 from scheduler.daemon.kube.requests import WatchPath
-from scheduler.daemon.settings.loading import default_settings, parse_settings
+from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
-from scheduler.daemon.settings.writing import resolved_yaml
 from scheduler.engine.cel import CompiledSelector as CelSelector
 from scheduler.engine.cel import DeviceFields, compile_selector
 from scheduler.engine.model.annotations import AFFINITY, parse_affinity_annotation
 from scheduler.engine.model.fallback import FALLBACK, parse_fallbacks
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.engine.model.terms import Problem
-from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import aggregate
 from scheduler.engine.syntax.quantity import QuantityError, parse_quantity
@@ -36,10 +34,10 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents, sorted_documents
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import WhatIfRequest
-from scheduler.tools.webhook.mutating import mutate
-from scheduler.tools.webhook.reviews import MalformedReviewError, decode_review, encode_response
-from scheduler.tools.webhook.validating import AntiAffinity, validate, validate_reach
+from tests.daemon.settings.test_mutated_files import test_a_file_with_odd_values_is_read_or_refused
+from tests.engine.model.test_mutated_objects import test_a_mutated_pod_is_decided_or_reported
 from tests.support.api_bodies import page
+from tests.tools.webhook.test_properties import test_any_mutated_review_is_answered
 
 _SOURCE: Final = "input"
 _SETTINGS: Final = default_settings()
@@ -80,16 +78,6 @@ def kubeconfig(data: bytes) -> None:
             _is_refusal(error)
 
 
-def configuration(data: bytes) -> None:
-    """Read a configuration; what is read is the same after it is written."""
-    try:
-        settings = parse_settings(_text(data), _SOURCE)
-    except InvalidSettingsError as error:
-        _is_refusal(error)
-    else:
-        assert parse_settings(resolved_yaml(settings), "again") == settings
-
-
 def annotations(data: bytes) -> None:
     """Read the annotations that declare rules."""
     text = _text(data)
@@ -100,15 +88,6 @@ def annotations(data: bytes) -> None:
         if isinstance(found, Problem):
             _is_line(found.cause)
             assert found.cause.startswith(f"annotation {name}: $"), found.cause
-
-
-def pod(data: bytes) -> None:
-    """Decode a pod."""
-    try:
-        PodDecoder().decode(data)
-    except MalformedObjectError as error:
-        _is_line(str(error))
-        assert str(error).startswith("pod"), error
 
 
 def manifest(data: bytes) -> None:
@@ -212,27 +191,22 @@ def question(data: bytes) -> None:
         _manifest(asked.manifest)
 
 
-def review(data: bytes) -> None:
-    """Answer an admission review as both webhooks do."""
-    try:
-        asked = decode_review(data)
-    except MalformedReviewError as error:
-        _is_line(str(error))
-        return
-    for response in (
-        mutate(asked, merges_fields=True),
-        mutate(asked, merges_fields=False),
-        validate(asked, refused=AntiAffinity.ANY),
-        validate_reach(asked),
-    ):
-        answer = msgspec.json.decode(encode_response(asked.uid, response))["response"]
-        assert answer["uid"] == asked.uid
-        assert answer["allowed"] or answer["status"]["message"]
+def _property(test: object) -> Callable[[bytes], object]:
+    """Return what reads bytes as an example of the property."""
+    read: Callable[[bytes], object] = test.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+    return read
 
 
-TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
-    target.__name__: target
-    for target in (
-        kubeconfig, configuration, annotations, pod, manifest, selector, quantity, cel, watch, question, review
-    )
-}  # fmt: skip
+#: Hypothesis returns None for bytes that are no example.
+PROPERTIES: Final[dict[str, Callable[[bytes], object]]] = {
+    "configuration": _property(test_a_file_with_odd_values_is_read_or_refused),
+    "pod": _property(test_a_mutated_pod_is_decided_or_reported),
+    "review": _property(test_any_mutated_review_is_answered),
+}
+TARGETS: Final[dict[str, Callable[[bytes], object]]] = {
+    **PROPERTIES,
+    **{
+        target.__name__: target
+        for target in (kubeconfig, annotations, manifest, selector, quantity, cel, watch, question)
+    },
+}

@@ -5,7 +5,7 @@ Mutation: changes one comparison, constant or branch at a time, and runs the tes
                              [--most SECONDS]
 
 A mutant that the tests of its room do not notice is shown to those of the rooms beside it. Each survivor is one line.
-The exit code is 1 if there is a survivor that `explained.toml` does not explain.
+A mutant that `explained.toml` explains is not drawn. The exit code is 1 if there is a survivor.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
@@ -30,7 +31,7 @@ import msgspec
 
 from tests.proof.mutation.mutants import Mutant, mutants_of
 from tests.proof.mutation.recording import Record
-from tests.proof.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
+from tests.proof.mutation.running import SAME_EXAMPLES, is_noticed
 
 _ROOT: Final = Path(__file__).parents[3]
 #: Seconds of the tests that have to pass in a fork without a mutant.
@@ -103,72 +104,51 @@ def _named(names: Sequence[str]) -> list[Mutant]:
 
 
 def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:
-    every = [mutant for room in rooms for path in modules_of(room) for mutant in mutants_of(_ROOT, path)]
+    every = [
+        mutant
+        for room in rooms
+        for path in modules_of(room)
+        for mutant in mutants_of(_ROOT, path)
+        if mutant.change not in explained().get(path, {})
+    ]
     random.Random(seed).shuffle(every)
     return every[:n]
 
 
 def _play(sample: Sequence[Mutant], until_s: float, most_s: float) -> int:
-    rooms: dict[str, _Room] = {}
-    n_run = n_explained = 0
-    survivors: list[Mutant] = []
+    n_run = n_survived = 0
     for mutant in sample:
         if time.monotonic() > until_s:
             break
         n_run += 1
         room = Path(mutant.path).parts[2]
-        if _is_noticed(mutant, room, most_s, rooms):
+        if _is_noticed(mutant, room, most_s):
             continue
-        if mutant.change in explained().get(mutant.path, {}):
-            n_explained += 1
+        if any(_is_noticed(mutant, beside, min(_BESIDE_S, most_s)) for beside in BESIDE[room]):
             continue
-        if any(_is_noticed(mutant, beside, min(_BESIDE_S, most_s), rooms) for beside in BESIDE[room]):
-            continue
-        survivors.append(mutant)
-        untested = "" if rooms[room].record.tests_of(mutant) else " (no test of the room runs it)"
+        n_survived += 1
+        untested = "" if record_of(room).tests_of(mutant) else " (no test of the room runs it)"
         print(
             f"survived{untested}: {mutant}\n  python -m tests.proof.mutation --only {mutant.name}", flush=True
         )
-    print(f"{n_run} mutants, {len(survivors)} survived, {n_explained} more are explained")
-    return 1 if survivors else 0
+    print(f"{n_run} mutants, {n_survived} survived")
+    return 1 if n_survived else 0
 
 
-class _Room:
-    """The tests of a room, ready to be run."""
-
-    def __init__(self, room: str) -> None:
-        self.record, log = _record(room), _CACHE / f"{room}.log"
-        self._collected = CollectedRoom(_ROOT, TESTS[room], log)
-        quickest = sorted(self.record.seconds, key=self.record.seconds.__getitem__)
-        # Or all mutants would seem to be noticed.
-        if self._collected.run(None, self._first(quickest, _CONTROL_S)) is not End.SURVIVED:
-            raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {log}")
-
-    def end(self, mutant: Mutant, most_s: float) -> End:
-        """Return the end of the mutant's quickest tests that together take at most this time."""
-        tests = self._first(self.record.tests_of(mutant), most_s)
-        if not tests:
-            return End.SURVIVED
-        if not self.record.is_imported(mutant):
-            return self._collected.run(mutant, tests)
-        return run(_ROOT, mutant, list(tests), sum(tests.values()), _CACHE / "last.log")
-
-    def _first(self, tests: Sequence[str], most_s: float) -> dict[str, float]:
-        seconds = [self.record.seconds[test] for test in tests]
-        return {
-            test: each_s
-            for test, each_s, total_s in zip(tests, seconds, accumulate(seconds), strict=True)
-            if total_s <= most_s
-        }
+def _is_noticed(mutant: Mutant, room: str, most_s: float) -> bool:
+    """Return whether the quickest tests of a room that together take at most this time notice the mutant."""
+    record = record_of(room)
+    return _fails(mutant, record.tests_of(mutant), record, most_s)
 
 
-def _is_noticed(mutant: Mutant, room: str, most_s: float, rooms: dict[str, _Room]) -> bool:
-    if room not in rooms:
-        rooms[room] = _Room(room)
-    return rooms[room].end(mutant, most_s) is not End.SURVIVED
+def _fails(mutant: Mutant | None, tests: Sequence[str], record: Record, most_s: float) -> bool:
+    totals_s = list(accumulate(record.seconds[test] for test in tests))
+    n = bisect_right(totals_s, most_s)
+    return n > 0 and is_noticed(_ROOT, mutant, tests[:n], totals_s[n - 1], _CACHE / "last.log")
 
 
-def _record(room: str) -> Record:
+@cache
+def record_of(room: str) -> Record:
     """Return which tests run which lines, recorded once for each state of the files."""
     path = _CACHE / f"{room}-{_digest(room)}.json"
     if not path.exists():
@@ -186,7 +166,11 @@ def _record(room: str) -> Record:
             raise SystemExit(
                 f"the tests of {room} fail without any mutant:\n{done.stdout[-2000:]}{done.stderr[-500:]}"
             )
-    return msgspec.json.decode(path.read_bytes(), type=Record)
+    record = msgspec.json.decode(path.read_bytes(), type=Record)
+    # Or all mutants would seem to be noticed.
+    if _fails(None, sorted(record.seconds, key=record.seconds.__getitem__), record, _CONTROL_S):
+        raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {_CACHE / 'last.log'}")
+    return record
 
 
 def _digest(room: str) -> str:

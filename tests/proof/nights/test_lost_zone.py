@@ -2,29 +2,29 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.bench.schedulers import controlling
+from tests.bench.servers import beside_servers
 from tests.proof.nights.servers import Night, night
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import NAME
 from tests.support.daemon import running
-from tests.support.ports import free_port
 from tests.support.waiting import until
-from tests.tools.shadow.test_loop import KUBE_SCHEDULER, process
+
+_CONTROLLER_MANAGER = beside_servers("kube-controller-manager")
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
     pytest.mark.asyncio,
     pytest.mark.skipif(
-        not KUBE_SCHEDULER.with_name("kube-controller-manager").is_file(),
-        reason="no kube-controller-manager beside the API server's binaries",
+        _CONTROLLER_MANAGER is None, reason="no kube-controller-manager beside the API server's binaries"
     ),
 ]
 
@@ -84,58 +84,54 @@ def _replica_set() -> Json:
     }
 
 
-@asynccontextmanager
-async def _controllers(of: Night) -> AsyncIterator[None]:
-    """Run the controllers of node lifecycles, taints and replicas, which lose patience within seconds."""
-    command = [
-        str(KUBE_SCHEDULER.with_name("kube-controller-manager")),
-        *(f"--{name}={of.kubeconfig}" for name in ("kubeconfig", "authentication-kubeconfig")),
-        f"--authorization-kubeconfig={of.kubeconfig}",
-        "--controllers=node-lifecycle-controller,taint-eviction-controller,replicaset-controller",
+def _controllers(of: Night) -> AbstractContextManager[None]:
+    """Run the controllers of nodes and ReplicaSets, which lose patience within seconds."""
+    assert _CONTROLLER_MANAGER is not None
+    return controlling(
+        _CONTROLLER_MANAGER,
+        "node-lifecycle-controller,taint-eviction-controller,replicaset-controller",
+        of.kubeconfig,
         "--node-monitor-period=1s",
         "--node-monitor-grace-period=5s",
         "--node-eviction-rate=100",
         "--secondary-node-eviction-rate=100",
-        "--leader-elect=false",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={free_port()}",
-        f"--cert-dir={of.folder}",
-    ]
-    async with process(*command, log=of.folder / "controllers.log"):
-        yield
+    )
 
 
 async def test_pods_of_a_lost_zone_go_to_the_others(tmp_path: Path) -> None:
     """First the kubelets of zone a fall silent; then the nodes of zone b are deleted, and their pods with them."""
-    async with night(tmp_path) as server, _controllers(server):
-        cluster, kubelets = server.cluster, _Kubelets(server)
-        for zone in _ZONES:
-            for number in range(2):
-                await kubelets.add(f"{zone}{number}", zone)
-        beating = asyncio.create_task(kubelets.beat())
+    async with night(tmp_path) as server:
+        with _controllers(server):
+            cluster, kubelets = server.cluster, _Kubelets(server)
+            for zone in _ZONES:
+                for number in range(2):
+                    await kubelets.add(f"{zone}{number}", zone)
+            beating = asyncio.create_task(kubelets.beat())
 
-        async def by_zone() -> Counter[str]:
-            return Counter(pod["spec"].get("nodeName", "?")[0] for pod in await cluster.pods())
+            async def by_zone() -> Counter[str]:
+                return Counter(pod["spec"].get("nodeName", "?")[0] for pod in await cluster.pods())
 
-        async with running(server.kubeconfig) as daemon:
-            path = cluster.api.in_namespace("replicasets", group="apis/apps/v1")
-            (await cluster.api.post(path, _replica_set())).ok  # noqa: B018
-            await until(by_zone, lambda zones: zones == {"a": 3, "b": 3, "c": 3}, what="three pods a zone")
+            async with running(server.kubeconfig) as daemon:
+                path = cluster.api.in_namespace("replicasets", group="apis/apps/v1")
+                (await cluster.api.post(path, _replica_set())).ok  # noqa: B018
+                await until(
+                    by_zone, lambda zones: zones == {"a": 3, "b": 3, "c": 3}, what="three pods a zone"
+                )
 
-            kubelets.living -= {"a0", "a1"}
-            await until(by_zone, lambda zones: zones.total() == _N_PODS and set(zones) == {"b", "c"})
-            assert max((await by_zone()).values()) == 5
-            assert (await daemon.get("/readyz"))[0] == 200
+                kubelets.living -= {"a0", "a1"}
+                await until(by_zone, lambda zones: zones.total() == _N_PODS and set(zones) == {"b", "c"})
+                assert max((await by_zone()).values()) == 5
+                assert (await daemon.get("/readyz"))[0] == 200
 
-            kubelets.living -= {"b0", "b1"}
-            for name in ("b0", "b1"):
-                (await cluster.api.delete(f"/api/v1/nodes/{name}")).ok  # noqa: B018
-            for pod in await cluster.pods():
-                if pod["spec"].get("nodeName", "?")[0] == "b":
-                    await cluster.delete_pod(pod["metadata"]["name"])
-            await until(by_zone, lambda zones: zones == {"c": _N_PODS}, what="all pods in zone c")
-            assert await daemon.metric("scheduler_cache_size", type="nodes") == 4
-            assert await daemon.metric("scheduler_schedule_attempts_total", result="error") == 0
-        beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await beating
+                kubelets.living -= {"b0", "b1"}
+                for name in ("b0", "b1"):
+                    (await cluster.api.delete(f"/api/v1/nodes/{name}")).ok  # noqa: B018
+                for pod in await cluster.pods():
+                    if pod["spec"].get("nodeName", "?")[0] == "b":
+                        await cluster.delete_pod(pod["metadata"]["name"])
+                await until(by_zone, lambda zones: zones == {"c": _N_PODS}, what="all pods in zone c")
+                assert await daemon.metric("scheduler_cache_size", type="nodes") == 4
+                assert await daemon.metric("scheduler_schedule_attempts_total", result="error") == 0
+            beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await beating
