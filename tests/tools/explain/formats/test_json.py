@@ -80,35 +80,3 @@ def test_scores_of_a_bound_pod_add_up_and_start_with_its_node() -> None:
     assert [ranked.node for ranked in answer.scores] == ["n0", "n3", "n2", "n1"]
     assert [ranked.total for ranked in answer.scores] == [sum(r.scores.values()) for r in answer.scores]
     assert answer.n_feasible == 4
-
-
-def test_a_bound_pod_that_no_longer_fits_its_node_has_the_reasons() -> None:
-    pod = build.pod("p", node="a")
-    answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).explain(pod)
-    assert (answer.state, answer.node, answer.message) == (
-        "bound",
-        "a",
-        "runs on a, where it does not fit now",
-    )
-    assert answer.notes == ("TaintToleration: node(s) had untolerated taint(s)",)
-    assert answer.is_ok
-
-
-@pytest.mark.parametrize(
-    ("status", "since"),
-    [({}, "it never started"), ({"startTime": "2026-01-01T00:00:00Z"}, "its node is gone")],
-)
-def test_a_pod_bound_to_a_node_that_does_not_exist_says_so(status: build.Json, since: str) -> None:
-    pod = build.pod("p", node="gone")
-    pod["status"] = {**pod.get("status", {}), **status}
-    answer = Cluster([build.node("a")], [pod]).explain(pod)
-    assert (answer.state, answer.message) == ("bound", f"bound to gone, which does not exist: {since}")
-    assert answer.node_gone
-    assert not answer.is_ok
-
-
-def test_a_bound_pod_that_fits_no_node_now_says_so() -> None:
-    pod = build.pod("p", node="a")
-    answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).explain(pod)
-    assert answer.message.startswith("runs on a; it fits on no node now: 0/1 nodes are available:")
-    assert answer.is_ok

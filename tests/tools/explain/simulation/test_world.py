@@ -76,11 +76,7 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     """The second pod takes the place of one that the budget does not allow to go any more."""
     pods = [running(f"low{n}", f"a{n}", labels={"app": "low"}) for n in (1, 2)]
     world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "1", "pods": "9"}), pods))
-    budget = {
-        "metadata": {"namespace": "default", "name": "kept"},
-        "spec": {"selector": {"matchLabels": {"app": "low"}}},
-        "status": {"disruptionsAllowed": 1},
-    }
+    budget = build.disruption_budget("kept", build.selector("app=low"), 1)
     world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
     assert [(one.name, one.budget) for one in placed.victims] in (
