@@ -31,7 +31,7 @@ def roomy(node: Json) -> Json:
     return {**node, "spec": spec, "status": status}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     config=st.sampled_from(CONFIGURATIONS),
     nodes=st.lists(NODES.map(roomy), min_size=2, max_size=5, unique_by=lambda node: node["metadata"]["name"]),

@@ -151,17 +151,6 @@ def test_a_share_is_less_once_a_terminating_pod_is_gone(cluster: Driver) -> None
     assert cluster.enforce() == ["new"]
 
 
-@pytest.mark.parametrize(("rule", "node"), [(APART, "a2"), (NEAR_DB, "b1")])
-def test_a_new_pod_breaks_a_rule_that_held_for_others(cluster: Driver, rule: Json, node: str) -> None:
-    """Where no selected pod comes or goes."""
-    cluster.pod("web", "a1", labels=WEB)
-    cluster.pod("db", "a1", labels=DB)
-    cluster.pod("early", "b1" if rule == APART else "a1", rule, grace="0")
-    assert cluster.enforce() == []
-    cluster.pod("late", node, rule, grace="0")
-    assert cluster.enforce() == ["late"]
-
-
 def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:
     """The database is evicted first. Both others broke a rule at first, so the younger one is next."""
     far_from = {name: term(ZONE, selector(f"app={name}")) for name in ("web", "db")}
@@ -402,15 +391,6 @@ def test_if_too_many_pods_would_be_evicted_none_is() -> None:
     for uid in uids[:5]:
         cluster.gone(uid)
     assert len(cluster.enforce()) == 3
-
-
-def test_a_share_of_one_is_no_limit() -> None:
-    """More pods may be evicted than declare rules."""
-    cluster = zones(replace(FREE, max_share=1.0))
-    cluster.pod("picky", "a1", APART, priority=5)
-    for number in range(9):
-        cluster.pod(f"w{number}", "a2", labels=WEB)
-    assert len(cluster.enforce()) == 9
 
 
 def test_pods_in_their_grace_period_count_for_the_share() -> None:

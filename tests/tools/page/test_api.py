@@ -198,23 +198,6 @@ async def test_a_viewer_sees_pods_of_all_namespaces(outside: Port) -> None:
     assert (await outside.ask("/api/v1/what-if", "viewer", method="POST", body=question))[0] == 200
 
 
-async def test_a_stream_ends_once_its_viewer_has_lost_the_right(outside: Port, tmp_path: Path) -> None:
-    """At the next decision: an answer about a right is used for ten seconds."""
-    token = new_account(outside.cluster, tmp_path, "leaving", MAY_GET, MAY_LIST)
-    headers = {"Authorization": f"Bearer {token}"}
-    url = f"https://127.0.0.1:{outside.daemon.port}/api/v1/stream"
-    async with asyncio.timeout(60), outside.daemon.session.get(url, headers=headers, ssl=False) as answer:
-        assert await answer.content.readline() == b"event: now\n"
-        role = outside.cluster.store.get(CLUSTER_ROLE, "", "leaving")
-        outside.cluster.store.rewrite(CLUSTER_ROLE, {**role, "rules": []})
-        number = 0
-        while await answer.content.readline():
-            number += 1
-            if number % 20 == 0:
-                add_pod(outside.cluster, "mine", f"seen-{number}")
-    assert answer.content.at_eof()
-
-
 async def test_every_answer_has_the_policy(outside: Port) -> None:
     for path in ("/ui/", "/ui/app.js", "/api/v1/now"):
         _, _, headers = await outside.ask(path, "viewer")
