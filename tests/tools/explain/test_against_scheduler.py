@@ -45,11 +45,10 @@ def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
     return binds[0].node_name if binds else None
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_every_suggestion_makes_the_pod_schedulable(block: int) -> None:
+def test_every_suggestion_makes_the_pod_schedulable() -> None:
     """The changes are made on the API objects. None of them can be left out."""
     n_refused = n_suggested = 0
-    for seed in range(block * 50, block * 50 + 50):
+    for seed in range(60):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod)
         real = bound_node(cluster, pod)
@@ -130,11 +129,10 @@ def test_a_change_that_only_another_change_needs_is_left_out_with_it() -> None:
         assert bound_node(*cluster.changed(each["changes"], subject)) is not None, each
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
+def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse() -> None:
     """The plugin checks all terms together, the explanation each by itself."""
     n_compared = 0
-    for seed in range(1000 + block * 150, 1150 + block * 150):
+    for seed in range(1000, 1200):
         cluster, pod = random_cluster(seed)
         state = cluster.state()
         profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
@@ -152,9 +150,8 @@ def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: 
     assert n_compared >= 40
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_node_groups_add_up_to_the_counts_of_the_message(block: int) -> None:
-    for seed in range(2000 + block * 100, 2100 + block * 100):
+def test_node_groups_add_up_to_the_counts_of_the_message() -> None:
+    for seed in range(2000, 2100):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod, try_changes=False)
         if answer.state != "unschedulable":
@@ -192,9 +189,9 @@ def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
 
 @pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
 def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
-    """For every fifteenth cluster recorded from Kubernetes 1.36, the part about preemption included."""
+    """For every twentieth cluster recorded from Kubernetes 1.36, the part about preemption included."""
     n_refused = 0
-    for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 15):
+    for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 20):
         assert isinstance(trace, Trace)
         for wanted, answer in recorded_answers(trace):
             if "message" in wanted and "error" not in wanted:
@@ -205,7 +202,7 @@ def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
             elif wanted.get("feasible"):
                 found = (answer.state, answer.n_feasible)
                 assert found == ("schedulable", len(wanted["feasible"])), trace.name
-    assert n_refused >= 5
+    assert n_refused >= 3
 
 
 def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,10 +107,9 @@ def test_without_trials_the_refusals_are_told_all_the_same() -> None:
     assert (bool(answer.groups), answer.suggestions) == (True, ())
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_every_suggestion_binds_the_whole_group(block: int) -> None:
+def test_every_suggestion_binds_the_whole_group() -> None:
     n_refused = n_suggested = 0
-    for seed in range(5000 + block * 40, 5040 + block * 40):
+    for seed in range(5000, 5040):
         cluster, template = random_cluster(seed)
         n_members = 2 + seed % 3
         answer = _explained(cluster, template, n_members)

@@ -204,11 +204,10 @@ def run_by_hand(driver: Driver, pod: Pod) -> None:
                 instructions += driver.handle(PodSeen(seen))
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other(block: int) -> None:
+def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other() -> None:
     """With the same seed; the replicas of higher priority evict pods, also earlier replicas."""
     n_placed = n_evicted = 0
-    for seed in range(block * 50, block * 50 + 50):
+    for seed in range(80):
         cluster, pod = random_cluster(seed)
         driver, world = cluster.driver(), world_of(cluster)
         pods = copies(pod, seed)
@@ -227,5 +226,5 @@ def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other(bl
         n_placed += len(placed.pods)
         n_evicted += len(placed.victims)
         driver.audit()
-    assert n_placed >= 30
-    assert n_evicted >= 3
+    assert n_placed >= 60
+    assert n_evicted >= 6
