@@ -1,38 +1,27 @@
-"""Explanations compared with the machine, the plugins, and recorded decisions of Kubernetes."""
+"""Explanations compared with the machine, the plugins and the messages."""
 
 from __future__ import annotations
 
-import json
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.engine.framework.explaining import Repair
-from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.changes import Changes
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain import suggestions
-from scheduler.tools.explain.explainer import ExplainRequest, explain
-from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
-from tests.conformance.product import LiveCluster
-from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.support import build
 from tests.support.driving import NAME, each_of
 from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded, web
-from tests.support.messages import NO_CLAIMS, refusals
+from tests.support.messages import refusals
 from tests.tools.explain.random_clusters import random_cluster
-
-DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
@@ -164,45 +153,6 @@ def test_node_groups_add_up_to_the_counts_of_the_message() -> None:
                 counts[reason] += group.n_nodes
         entries = sorted(f"{count} {reason}" for reason, count in counts.items())
         assert refusals(answer.message) == f"0/{answer.n_nodes} nodes are available: {', '.join(entries)}."
-
-
-def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
-    """Yield each recorded answer of the trace, and the explanation of the same pod in the same cluster."""
-    config = json.dumps(trace.config)
-    settings = default_settings() if trace.config is None else parse_settings(config, "config")
-    cluster, expected = LiveCluster(), iter(trace.expected)
-
-    def new_profile(view: ClusterView) -> Profile:
-        return build_profiles(settings, view)[settings.profiles[0].scheduler_name]
-
-    for op in trace.ops:
-        match op:
-            case Apply(object=obj):
-                cluster.apply(obj)
-            case Delete(kind=kind, namespace=namespace, name=name):
-                cluster.delete(kind, namespace, name)
-            case Evaluate(object=obj):
-                pod, chance = cluster.pod(obj), random.Random(1)
-                request = ExplainRequest(pod=pod, state=cluster.state, new_profile=new_profile, rng=chance)
-                yield next(expected), explain(request)
-
-
-@pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
-def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
-    """For every twentieth cluster recorded from Kubernetes 1.36, the part about preemption included."""
-    n_refused = 0
-    for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 20):
-        assert isinstance(trace, Trace)
-        for wanted, answer in recorded_answers(trace):
-            if "message" in wanted and "error" not in wanted:
-                n_refused += 1
-                # Recorded without what DynamicResources says of pods without claims.
-                message = answer.message.replace(NO_CLAIMS, "")
-                assert (answer.state, message) == ("unschedulable", wanted["message"]), trace.name
-            elif wanted.get("feasible"):
-                found = (answer.state, answer.n_feasible)
-                assert found == ("schedulable", len(wanted["feasible"])), trace.name
-    assert n_refused >= 3
 
 
 def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
