@@ -14,7 +14,7 @@ from tests.support.build import Json
 from tests.support.json_cluster import Cluster, as_json, changes
 
 
-def case(id_: str, nodes: list[Json], pod: Json, kinds: str = "", **more: list[Json]) -> Any:
+def case(id_: str, nodes: list[Json], pod: Json, kinds: str = "", **more: Any) -> Any:
     """Return the case of a cluster, a pod that fits nowhere, and the kinds of changes that help."""
     return pytest.param(Cluster(nodes, **more), pod, kinds, id=id_)
 
