@@ -288,6 +288,11 @@ NAMED = build.pod(affinity=affinity(node_required=[build.node_term(named=["in a"
 GATED = build.pod(spec={"schedulingGates": [{"name": "g"}]})
 BAD_SPREAD = build.pod(spread=[spread(ZONE, {"matchLabels": {"a": "-"}})])
 CLOSED = nodes("a", taints=["x:NoSchedule"])
+BY_TYPO, IN_CACHENS = term(ZONE_TYPO, {}), term(ZONE, {}, namespaces=["cachens", "default"])
+ANTI_TYPO = build.pod(affinity=affinity(anti_required=[BY_TYPO]))
+PREFERRED = affinity(preferred=[(1, BY_TYPO)], anti_preferred=[(1, BY_TYPO), (2, BY_TYPO)])
+SOFT_TYPO = build.pod(node="a", affinity=PREFERRED, spread=[spread(ZONE_TYPO, {}, soft=True)])
+IN_CACHES = build.pod(affinity=affinity(anti_required=[IN_CACHENS]))
 
 
 @pytest.mark.parametrize(
@@ -311,6 +316,9 @@ CLOSED = nodes("a", taints=["x:NoSchedule"])
         pytest.param(zoned("a1 b1"), using("c"), "schedulable", True, id="a volume that is being made"),
         pytest.param(nodes("a"), LATER, "schedulable", True, id="a field of a later version"),
         pytest.param(nodes("a"), MISSPELT, "schedulable", True, id="an annotation that nothing reads"),
+        pytest.param(zoned("a"), ANTI_TYPO, "schedulable", True, id="anti-affinity by a label of no node"),
+        pytest.param(zoned("a"), SOFT_TYPO, "bound", True, id="preferences and a spread by one"),
+        pytest.param(zoned("a1"), IN_CACHES, "schedulable", True, id="a namespace that does not exist"),
     ],
 )
 def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
@@ -318,10 +326,15 @@ def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
 ) -> None:
     running = [pod] if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending" else []
     storage = [storage_class("s"), claim("c", "s", node="a1")]
-    answer = Cluster(cluster, running, storage=storage).explain(pod)
+    namespaces = [build.namespace(name) for name in ("caches", "default")]
+    answer = Cluster(cluster, running, namespaces, storage=storage).explain(pod)
     assert (answer.state, answer.is_ok, answer.suggestions) == (state, is_ok, ())
     assert answer.node_gone == (state == "bound" and not is_ok)
     assert (answer.message, *answer.notes) == snapshot
+
+
+def test_of_namespaces_that_may_not_be_listed_nothing_is_said() -> None:
+    assert Cluster(zoned("a1")).explain(IN_CACHES).notes == ()
 
 
 @pytest.mark.parametrize(
