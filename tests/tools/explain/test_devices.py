@@ -144,12 +144,13 @@ def case(
     nodes: str = "a",
     constraints: list[Json] | None = None,
     subject: Json | None = None,
+    state: str = "unschedulable",
 ) -> Any:
     """Return the case of a claim of these requests; without any, `objects` have the subject's claims."""
     requests = wanted if isinstance(wanted, list) else [wanted]
     claims = [claim(*requests, constraints=constraints)] if requests else []
     made = cluster(*objects, *claims, nodes=nodes, pods=pods)
-    return pytest.param(made, subject or pod(), helps, id=id_)
+    return pytest.param(made, subject or pod(), state, helps, id=id_)
 
 
 def on_a(*devices: Json) -> Json:
@@ -215,11 +216,15 @@ DIFFERING = [
 EXTENDED = build.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
 OF_EXTENDED = [device_class("gpu", "example.com/gpu"), ONE, IN_USE]
 EACH = [request("r"), request("s")]
+ON_MODEL = selecting(f'{OF}.model == "x"', count=3)
+SELECTED = [on_a(*attribute("model", "x")), with_devices("b", *attribute("model", "x"), {})]
+BY_TERMS = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
+OF_TERMS = with_devices("a", {}, nodeName=None, nodeSelector=BY_TERMS)
 ALL = request(count=0, allocationMode="All")
 
 
 @pytest.mark.parametrize(
-    ("made", "subject", "helps"),
+    ("made", "subject", "state", "helps"),
     [
         case("a pod has it", [ONE, IN_USE], request(), "holder", pods=[HOLDER]),
         case(
@@ -345,6 +350,11 @@ ALL = request(count=0, allocationMode="All")
         case("another claim had it before", [ONE, IN_USE, held("c", None, "gpu-0")], [], pods=[HOLDER]),
         case("an unknown class", [], request(deviceClassName="none")),
         case("a class unknown beside many", [*map(device_class, "abcde")], request(deviceClassName="none")),
+        case("a selector fails on a device", SELECTED, ON_MODEL, nodes="a b", state="failed"),
+        case(
+            "an invalid pool, of which all is taken", [on_a(consuming(1))], ALL, nodes="a b", state="failed"
+        ),
+        case("nodes of a slice by several terms", [OF_TERMS], request(), nodes="a b", state="failed"),
         # 21 of 20 devices are wanted; each request has enough alone, and no two devices are equal.
         case(
             "a search that did not end",
@@ -355,10 +365,13 @@ ALL = request(count=0, allocationMode="All")
     ],
 )
 def test_why_devices_are_not_taken_is_told_with_what_would_help(
-    made: Cluster, subject: Json, helps: str, snapshot: SnapshotAssertion
+    made: Cluster, subject: Json, state: str, helps: str, snapshot: SnapshotAssertion
 ) -> None:
+    """Where the search fails, a note names the node and the object; the message, which is upstream's, names less."""
     answer = made.explain(subject)
-    assert {group.plugin for group in answer.groups} == {"DynamicResources"}
+    assert answer.state == state
+    assert [group.plugin for group in answer.groups] == ["DynamicResources"] * len(answer.groups)
+    assert bool(answer.groups) != any("the search fails" in note for note in answer.notes)
     for group in answer.groups:
         assert_sum(group.where)
     assert remedies(answer) == helps
@@ -396,45 +409,6 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
         "not looked at",
         "request r",
     }
-
-
-_SEVERAL = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
-
-
-@pytest.mark.parametrize(
-    ("objects", "wanted", "at", "says"),
-    [
-        pytest.param(
-            [with_devices("a", *attribute("model", "x")), with_devices("b", *attribute("model", "x"), {})],
-            selecting(f'{OF}.model == "x"', count=3),
-            "b",
-            f"device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model",
-            id="the device on which a selector fails",
-        ),
-        pytest.param(
-            [with_devices("a", consuming(1))],
-            request(count=0, allocationMode="All"),
-            "a",
-            f"pool {DRIVER}/a is invalid: counter set s of device gpu-0 in slice slice-a not found",
-            id="the pool that is invalid for a pod that takes all devices",
-        ),
-        pytest.param(
-            [with_devices("a", {}, nodeName=None, nodeSelector=_SEVERAL)],
-            request(),
-            "a",
-            "slice slice-a selects nodes by several terms",
-            id="the slice whose nodes cannot be written down",
-        ),
-    ],
-)
-def test_where_the_search_fails_the_node_and_the_object_are_named(
-    objects: list[Json], wanted: Json, at: str, says: str
-) -> None:
-    """The message, which is upstream's, names less. One slice of one node is enough."""
-    answer = cluster(*objects, claim(wanted), nodes="a b").explain(pod())
-    assert answer.state == "failed"
-    found = [note for note in answer.notes if "the search fails" in note]
-    assert found == [f"on node {at} the search fails: {says}"]
 
 
 @pytest.mark.parametrize(
