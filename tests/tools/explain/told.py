@@ -37,7 +37,12 @@ def told(answer: Explanation) -> str:
         said = ", ".join(flag for flag, holds in flags.items() if holds)
         groups.append(f"{group.n_nodes} by {group.plugin} ({said}): {group.where or group.reason}")
     remedies = [f"-> {each.node}: {'; '.join(each.texts)}" for each in answer.suggestions]
-    return "\n".join([*groups, *(rule.text for rule in answer.rules), *remedies, *answer.notes])
+    refused = []
+    if (member := answer.member) is not None:
+        refused = [
+            f"member {member.pod} in {member.domain or 'any domain'}, {member.placed.n_total} have places"
+        ]
+    return "\n".join([*refused, *groups, *(rule.text for rule in answer.rules), *remedies, *answer.notes])
 
 
 def kinds_of(answer: Explanation) -> str:
