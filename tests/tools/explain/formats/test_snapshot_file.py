@@ -18,7 +18,7 @@ from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
-from tests.support.json_cluster import decoded
+from tests.support.json_cluster import decoded, encoded
 from tests.tools.explain.random_clusters import random_cluster
 
 #: Stands wherever a secret or the name of one could be.
@@ -148,10 +148,10 @@ def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
         whole, reduced = decoded(pod), decoded(recorded_fields("Pod", pod))
         assert _facts(reduced) == _facts(whole)
     for node in cluster.nodes:
-        assert decode_node(_bytes(recorded_fields("Node", node))) == decode_node(_bytes(node))
+        assert decode_node(encoded(recorded_fields("Node", node))) == decode_node(encoded(node))
     for namespace in cluster.namespaces:
-        assert decode_namespace(_bytes(recorded_fields("Namespace", namespace))) == decode_namespace(
-            _bytes(namespace)
+        assert decode_namespace(encoded(recorded_fields("Namespace", namespace))) == decode_namespace(
+            encoded(namespace)
         )
 
 
@@ -169,8 +169,8 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
         ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
         ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
     ):
-        assert decode_workload(kind, _bytes(recorded_fields(kind, document))) == decode_workload(
-            kind, _bytes(document)
+        assert decode_workload(kind, encoded(recorded_fields(kind, document))) == decode_workload(
+            kind, encoded(document)
         )
 
 
@@ -215,7 +215,7 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
         secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
     reduced = recorded_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
-    assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
+    assert decoder.decode(kind, encoded(reduced)) == decoder.decode(kind, encoded(document))
 
 
 def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
@@ -223,8 +223,8 @@ def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
     document = device_documents.resource_claim("c", allocation={})
     document["metadata"]["resourceVersion"] = "7"
     decoder = DeviceDecoder()
-    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(recorded_fields(DeviceKind.CLAIM, document)))
-    assert reduced == decoder.decode(DeviceKind.CLAIM, _bytes(document))
+    reduced = decoder.decode(DeviceKind.CLAIM, encoded(recorded_fields(DeviceKind.CLAIM, document)))
+    assert reduced == decoder.decode(DeviceKind.CLAIM, encoded(document))
     assert isinstance(reduced, ResourceClaim)
     assert reduced.resource_version == "7"
 
@@ -234,7 +234,3 @@ def _facts(pod: Any) -> list[Any]:
     spec = pod.spec
     own = [getattr(pod, name) for name in pod.__dataclass_fields__ if name != "spec"]
     return own + [getattr(spec, name) for name in spec.__dataclass_fields__]
-
-
-def _bytes(document: Any) -> bytes:
-    return json.dumps(document).encode()
