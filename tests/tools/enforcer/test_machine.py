@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -252,16 +252,6 @@ def test_a_rule_that_holds_again_evicts_no_pod() -> None:
 # Affinity.
 
 
-def test_affinity_may_lack_a_match_for_the_grace_period(cluster: Driver) -> None:
-    database = cluster.pod("db", "a1", labels=DB)
-    cluster.pod("p", "a2", NEAR_DB)
-    assert cluster.enforce(1000.0) == []
-    cluster.gone(database)
-    assert cluster.enforce() == []
-    assert cluster.enforce(59.9) == []
-    assert cluster.enforce(0.1) == ["p"]
-
-
 @pytest.mark.parametrize(
     ("grace", "wait_s"), [("0", 0.0), ("2.5", 2.5), ("600", 600.0), ("soon", 60.0), ("-1", 60.0)]
 )
@@ -276,33 +266,30 @@ def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s
     assert names == ["p"]
 
 
-def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
-    """The next loss starts a new grace period."""
-    cluster.pod("p", "a1", NEAR_DB)
-    assert cluster.enforce() == []
+def lose_another_match(cluster: Driver) -> None:
     database = cluster.pod("db", "a2", labels=DB)
-    assert cluster.enforce(50.0) == []
+    assert cluster.enforce(1000.0) == []
     cluster.gone(database)
-    assert cluster.enforce(20.0) == []
-    assert cluster.enforce(59.9) == []
-    assert cluster.enforce(0.1) == ["p"]
 
 
-def test_a_relabelled_pod_keeps_its_waiting_time(cluster: Driver) -> None:
-    uid = cluster.pod("p", "a1", NEAR_DB)
+@pytest.mark.parametrize(
+    ("change", "left_s"),
+    [
+        pytest.param(lambda cluster: cluster.relabel("uid-default-p", mood="hopeful"), 20.0, id="a label"),
+        pytest.param(lambda cluster: cluster.pod("p", "a1", NEAR_WEB), 60.0, id="another affinity"),
+        pytest.param(lose_another_match, 60.0, id="a match that goes again"),
+    ],
+)
+def test_affinity_may_lack_a_match_for_the_grace_period(
+    cluster: Driver, change: Callable[[Driver], object], left_s: float
+) -> None:
+    """Of which 40 s are over at the change."""
+    cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforce() == []
     cluster.now_s += 40.0
-    cluster.relabel(uid, mood="hopeful")
-    assert cluster.enforce(10.0) == []
-    assert cluster.enforce(10.0) == ["p"]
-
-
-def test_changed_affinity_starts_a_new_grace_period(cluster: Driver) -> None:
-    cluster.pod("p", "a1", NEAR_DB)
-    assert cluster.enforce(50.0) == []
-    cluster.pod("p", "a1", NEAR_WEB)
-    assert cluster.enforce(50.0) == []
-    assert cluster.enforce(59.9) == []
+    change(cluster)
+    assert cluster.enforce() == []
+    assert cluster.enforce(left_s - 0.1) == []
     assert cluster.enforce(0.1) == ["p"]
 
 
