@@ -29,6 +29,7 @@ from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import MANIFESTS
 from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
+from tests.support.workloads import workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,18 +37,14 @@ VIEWER = MANIFESTS / "explain" / "viewer.yaml"
 OUTSIDE = ("--bind-address", "0.0.0.0")
 MAY_GET = {"nonResourceURLs": ["/ui"], "verbs": ["get"]}
 MAY_LIST = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-WORKLOAD = """
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web-%d}
-spec: {replicas: 1200, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}
----
-"""
 
 
 def workloads(number: int) -> str:
     """Return a manifest of this number of Deployments."""
-    return "".join(WORKLOAD % one for one in range(number))
+    made = (
+        workload("Deployment", f"web-{one}", build.pod(labels={"app": "web"}), 1200) for one in range(number)
+    )
+    return "\n---\n".join(map(json.dumps, made))
 
 
 @dataclass
