@@ -348,6 +348,10 @@ ALL = request(count=0, allocationMode="All")
         ),
         case("allocated on a node that is gone", [ONE, GONE], []),
         case("another claim had it before", [ONE, IN_USE, held("c", None, "gpu-0")], [], pods=[HOLDER]),
+        # Classes are listed for an unknown one alone.
+        case("no such claim", [], []),
+        case("an unknown type", [], {"name": "r"}),
+        case("an unknown type beside a request", [], [request(), {"name": "s"}]),
         case("an unknown class", [], request(deviceClassName="none")),
         case("a class unknown beside many", [*map(device_class, "abcde")], request(deviceClassName="none")),
         case("a selector fails on a device", SELECTED, ON_MODEL, nodes="a b", state="failed"),
@@ -409,19 +413,6 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
         "not looked at",
         "request r",
     }
-
-
-@pytest.mark.parametrize(
-    ("objects", "reason"),
-    [
-        ([], 'could not find ResourceClaim "default/c"'),
-        ([claim({"name": "r"})], "resource claim default/c, request r: unknown request type"),
-        ([claim(request(), {"name": "s"})], "resource claim default/c, request s: unknown request type"),
-    ],
-)
-def test_classes_are_listed_for_an_unknown_one_alone(objects: list[Json], reason: str) -> None:
-    (group,) = cluster(*objects).explain(pod()).groups
-    assert (group.reason, group.where) == (reason, "")
 
 
 def test_a_request_without_a_class_is_an_error() -> None:
