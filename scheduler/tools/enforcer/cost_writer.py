@@ -15,6 +15,8 @@ from scheduler.tools.enforcer.reports import EnforcementReporter
 from scheduler.tools.enforcer.requests import annotate_pod
 
 _TIMEOUT_S: Final = 10.0
+#: How soon to look again whether this instance may act.
+_ASK_AGAIN_S: Final = 1.0
 
 
 class CostWriter:
@@ -47,9 +49,10 @@ class CostWriter:
         now_s = self._now_s()
         if now_s < self.next_s:
             return
-        self.next_s = now_s + COST_PERIOD_S
         if self._writing is not None or not self._may_act():
+            self.next_s = now_s + _ASK_AGAIN_S
             return
+        self.next_s = now_s + COST_PERIOD_S
         writes = await in_pieces(self._costs.check(now_s), now_s=self._now_s)
         if not self._costs.acts:
             for write in writes:

@@ -44,7 +44,7 @@ from scheduler.tools.explain.notes import (
     preemption_notes,
     rules_without_effect,
 )
-from scheduler.tools.explain.refusals import describe_rule, node_groups
+from scheduler.tools.explain.refusals import describe_rule, node_group, node_groups
 from scheduler.tools.explain.sentences import SUCH_MEMBERS
 from scheduler.tools.explain.simulation.changes import node_after
 from scheduler.tools.explain.simulation.groups import move_notes, next_cycle, rank_notes
@@ -311,17 +311,8 @@ def _prefilter_group(
     where = Where.joined(
         plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
-    group = NodeGroup(
-        plugin=", ".join(sorted(error.rejecting)),
-        reason=error.prefilter.message,
-        where=where.text,
-        n_nodes=error.n_nodes,
-        examples=(),
-        removable=error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-        nowhere=where.is_nowhere,
-        misspelt=where.is_misspelt,
-    )
-    return (group,)
+    plugins = ", ".join(sorted(error.rejecting))
+    return (node_group(plugins, error.prefilter, where, error.n_nodes),)
 
 
 def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:

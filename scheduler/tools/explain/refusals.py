@@ -44,8 +44,9 @@ def node_groups(inspection: Inspection, error: FitError) -> tuple[tuple[NodeGrou
 
     A node belongs to the first plugin that refuses it, in the profile's order.
     """
+    name_of = inspection.context.view.nodes.name_of
     groups = [
-        _group(inspection, part.plugin, status, where, rows)
+        node_group(part.plugin, status, where, len(rows), map(name_of, rows.tolist()))
         for part in error.per_node
         for status, refused in _by_status(part.statuses.codes, part.rows, part.statuses.statuses)
         for where, rows in _by_place(
@@ -63,14 +64,16 @@ def _by_status(codes: Codes, rows: Mask, statuses: Sequence[Status]) -> Iterator
             yield status, refused
 
 
-def _group(inspection: Inspection, plugin: str, status: Status, where: Where, rows: Rows) -> NodeGroup:
-    name_of = inspection.context.view.nodes.name_of
+def node_group(
+    plugin: str, status: Status, where: Where, n_nodes: int, names: Iterable[str] = ()
+) -> NodeGroup:
+    """Return so many nodes, with the first of these names, that a plugin refuses with this status."""
     return NodeGroup(
         plugin=plugin,
         reason=status.message,
         where=where.text,
-        n_nodes=len(rows),
-        examples=tuple(heapq.nsmallest(_EXAMPLES, map(name_of, rows.tolist()))),
+        n_nodes=n_nodes,
+        examples=tuple(heapq.nsmallest(_EXAMPLES, names)),
         removable=status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
         nowhere=where.is_nowhere,
         misspelt=where.is_misspelt,

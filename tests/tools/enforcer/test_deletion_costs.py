@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,15 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.daemon.metrics.logs import configure
 from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.pods import DELETION_COST, WRITTEN_DELETION_COST
 from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.engine.state.batches import finished
+from scheduler.tools.enforcer.cost_writer import CostWriter
 from scheduler.tools.enforcer.deletion_costs import DeletionCosts
+from scheduler.tools.enforcer.metrics import EnforcementMetrics
+from scheduler.tools.enforcer.reports import EnforcementReporter
 from tests.support import build
+from tests.support.api_bodies import body
 from tests.support.build import HOSTNAME, ZONE, Json, selector, term
 from tests.support.enforcer_driver import Driver
 from tests.support.json_cluster import decoded
+from tests.support.scripted_server import client_of, reply, scripted
 
 _SPREAD = [build.spread(ZONE, selector("app=web"))]
 
@@ -231,3 +239,29 @@ def test_any_scale_down_keeps_two_weights_within_their_share(n_pods: int, a: int
         left = Counter(order[n_gone:])
         for zone, weight in (("a", a), ("b", b)):
             assert left[zone] < Fraction(weight * left.total(), a + b) + 1
+
+
+@pytest.mark.parametrize(
+    ("acts", "status", "says"),
+    [
+        (False, 200, "Would write the cost of deletion"),
+        (True, 200, "Wrote the cost of deletion"),
+        (True, 403, "Cost of deletion not written; retrying later"),
+    ],
+)
+async def test_a_cost_is_logged_or_written_or_written_later(acts: bool, status: int, says: str) -> None:
+    """Once this instance may act, and not before."""
+    costs, log, leads = Costs(spread=_SPREAD, acts=acts), io.StringIO(), False
+    costs.place("aa")
+    logger = configure(verbosity=2, form="text", stream=log)
+    reports = EnforcementReporter(EnforcementMetrics(version="v"), logger, None)
+    answers = [reply(body(status, "X", ""), status=status)] * (2 * acts)
+    async with scripted(*answers) as script, client_of(script) as client:
+        writer = CostWriter(costs.costs, client, reports, may_act=lambda: leads, now_s=lambda: costs.now_s)
+        for leads in (False, True):
+            async with asyncio.TaskGroup() as group:
+                await writer.write(group)
+            assert log.getvalue().count(says) == 2 * leads
+            costs.now_s = writer.next_s
+        sent = [json.loads(each.body)["metadata"]["annotations"] for each in script.received]
+    assert sent == [{DELETION_COST: cost, WRITTEN_DELETION_COST: cost} for cost in ("-2", "-1") if acts]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ WEB, DB = {"app": "web"}, {"app": "db"}
 APART = rules(far=[term(ZONE, selector("app=web"))])
 NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
 NEAR_WEB = rules(near=[term(ZONE, selector("app=web"))])
+HALF = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": "50%"}])
 
 
 @pytest.fixture
@@ -86,80 +88,98 @@ def test_an_enforced_rule_yields_to_a_pod_that_has_relaxed_it(cluster: Driver) -
     assert len(cluster.enforce()) == 1, "a mark that is taken off counts no more"
 
 
-def test_the_younger_of_two_pods_that_must_not_share_a_zone_is_evicted(cluster: Driver) -> None:
-    cluster.pod("old", "a1", APART, labels=WEB, created="2026-01-01T00:00:00Z")
-    cluster.pod("new", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
-    cluster.pod("far", "b1", APART, labels=WEB)
-    assert cluster.enforce() == ["new"]
+#: A pod: the arguments of `Driver.pod`.
+Placed = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def on(name: str, node: str, rule: Json | None = None, *, day: int = 1, **more: Any) -> Placed:
+    return (name, node, rule), {"labels": WEB, "created": f"2026-01-0{day}T00:00:00Z", **more}
+
+
+def picky(priority: int, *others: int) -> list[Placed]:
+    """Return a pod with a rule, and younger ones that break it, of these priorities."""
+    web = [on(f"w{n}", "a2", day=2, priority=other) for n, other in enumerate(others)]
+    return [on("picky", "a1", APART, priority=priority, labels={}), *web]
+
+
+def limit(**of_domain: object) -> Json:
+    return rules(far=[{**term(ZONE, selector("app=web")), **of_domain}])
+
+
+def limited(rule: Json, nodes: str) -> list[Placed]:
+    """Return a pod with the rule on each of the nodes, the youngest last."""
+    return [on(f"p{n}", node, rule, day=n + 1) for n, node in enumerate(nodes.split())]
+
+
+def case(id_: str, gone: str, *pods: Placed) -> Any:
+    return pytest.param(pods, gone, id=id_)
+
+
+EVERYWHERE = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+TIGHTER = [on(f"{n}-{day}", "a1", limit(maxPodsPerDomain=n), day=day) for day, n in enumerate((1, 2, 2), 1)]
+OF_ALL, OF_SYSTEM = on("p", "a1", EVERYWHERE, labels={}), on("w", "a2", namespace="kube-system")
+BY_SYSTEM = on("d", "b1", EVERYWHERE, namespace="kube-system", labels={})
+PICKY, DAEMON = on("picky", "a1", APART, priority=5, labels={}), on("daemon", "a2", priority=1)
+OLD, NEW = on("old", "a1", APART), on("new", "a2", APART, day=2)
+BOTH = on("p", "a1", {**NEAR_DB, **APART}, grace="0")
 
 
 @pytest.mark.parametrize(
-    ("declaring", "others", "gone"),
+    ("pods", "gone"),
     [
-        pytest.param(5, [1], ["w0"], id="the other is of lower priority"),
-        pytest.param(5, [5], ["picky"], id="all are equal"),
-        pytest.param(1, [5], ["picky"], id="the declaring pod is of lower priority"),
-        pytest.param(5, [1, 1], ["w1", "w0"], id="all others are of lower priority"),
-        pytest.param(5, [1, 9], ["picky"], id="evicting the lower one would not be enough"),
-    ],
-)
-def test_pods_of_lower_priority_are_evicted_if_that_is_enough(
-    cluster: Driver, declaring: int, others: list[int], gone: list[str]
-) -> None:
-    cluster.pod("picky", "a1", APART, priority=declaring, created="2026-01-01T00:00:00Z")
-    for number, priority in enumerate(others):
-        cluster.pod(f"w{number}", "a2", labels=WEB, priority=priority, created="2026-01-02T00:00:00Z")
-    assert cluster.enforce() == gone
-
-
-def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: Driver) -> None:
-    limits = {"one": 1, "two": 2, "also-two": 2}
-    for day, (name, limit) in enumerate(limits.items(), start=1):
-        limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
-        cluster.pod(name, "a1", limited, labels=WEB, created=f"2026-01-0{day}T00:00:00Z")
-    assert cluster.enforce() == ["one"]
-
-
-@pytest.mark.parametrize(
-    ("limit", "nodes", "gone"),
-    [
-        pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a1", "a2", "a2", "b1", "b1"), ["p3"], id="50 %"),
-        pytest.param(
-            {"domainWeights": {"a": 1, "b": 2}}, ("a1", "a1", "a2", "b1", "b1"), ["p2"], id="shares"
+        case("the younger of two in a zone", "new", OLD, NEW, on("far", "b1", APART)),
+        case("the other is of lower priority", "w0", *picky(5, 1)),
+        case("all are equal", "picky", *picky(5, 5)),
+        case("the declaring pod is of lower priority", "picky", *picky(1, 5)),
+        case("all others are of lower priority", "w1 w0", *picky(5, 1, 1)),
+        case("evicting the lower one would not be enough", "picky", *picky(5, 1, 9)),
+        case("at equal priority the tightest limit", "1-1", *TIGHTER),
+        case("50 %, the youngest", "p3", *limited(HALF, "a1 a1 a2 a2 b1 b1")),
+        case("shares", "p2", *limited(limit(domainWeights={"a": 1, "b": 2}), "a1 a1 a2 b1 b1")),
+        case("50 % on nodes", "p1", *limited(HALF, "a1 a2 gone gone")),
+        case("a zone without a weight", "p0", *limited(limit(domainWeights={"b": 1}), "a1 b1")),
+        case("a zone that is gone", "", *limited(limit(domainWeights={"b": 1, "gone": 9}), "b1 b2")),
+        case("on an unknown node nothing is checked", "", on("p", "gone", NEAR_DB, grace="0")),
+        case("a terminating pod does not count", "", OLD, on("q", "a2", APART, terminating=True)),
+        # It would return to its node, so the declaring pod is evicted, whatever its priority.
+        case("a daemon's pod stays", "picky", PICKY, DAEMON),
+        # One eviction mends both rules.
+        case("for affinity before anti-affinity is checked", "p", BOTH, on("q", "a2", APART, day=2)),
+        case(
+            "exempt namespaces neither declare nor are selected",
+            "",
+            OF_ALL,
+            OF_SYSTEM,
+            BY_SYSTEM,
+            on("v", "b2"),
         ),
-        pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a2", "gone", "gone"), ["p1"], id="50 % on nodes"),
-        pytest.param({"domainWeights": {"b": 1}}, ("a1", "b1"), ["p0"], id="a zone without a weight"),
-        pytest.param({"domainWeights": {"b": 1, "gone": 9}}, ("b1", "b2"), [], id="a zone that is gone"),
     ],
 )
-def test_pods_above_their_share_are_evicted_the_youngest_first(
-    cluster: Driver, limit: Json, nodes: tuple[str, ...], gone: list[str]
-) -> None:
-    limited = rules(far=[{**term(ZONE, selector("app=web")), **limit}])
-    for number, node in enumerate(nodes):
-        cluster.pod(f"p{number}", node, limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
+def test_who_is_evicted(pods: list[Placed], gone: str) -> None:
+    cluster = zones(is_movable=lambda pod: pod.name != "daemon", exempt_namespaces=frozenset({"kube-system"}))
+    for where, more in pods:
+        cluster.pod(*where, **more)
+    assert cluster.enforce() == gone.split()
+    assert bool(gone) or cluster.enforcer.status.violations == []
+    cluster.audit()
+
+
+@pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
+def test_rules_of_an_immovable_pod_evict_only_lower_priorities(priority: int, gone: list[str]) -> None:
+    cluster = zones(is_movable=lambda pod: pod.name != "daemon")
+    cluster.pod("daemon", "a1", APART, priority=5)
+    cluster.pod("web", "a2", labels=WEB, priority=priority)
     assert cluster.enforce() == gone
+    assert cluster.enforcer.status.waiting["beyond help"] == (not gone)
 
 
 def test_a_share_is_less_once_a_terminating_pod_is_gone(cluster: Driver) -> None:
-    limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": "50%"}])
-    cluster.pod("old", "a1", limited, labels=WEB, created="2026-01-01T00:00:00Z")
-    cluster.pod("new", "a2", limited, labels=WEB, created="2026-01-02T00:00:00Z")
+    cluster.pod("old", "a1", HALF, labels=WEB, created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "a2", HALF, labels=WEB, created="2026-01-02T00:00:00Z")
     leaving = cluster.pod("leaving", "b2", labels=WEB, terminating=True)
     assert cluster.enforce() == []
     cluster.gone(leaving)
     assert cluster.enforce() == ["new"]
-
-
-@pytest.mark.parametrize(("rule", "node"), [(APART, "a2"), (NEAR_DB, "b1")])
-def test_a_new_pod_breaks_a_rule_that_held_for_others(cluster: Driver, rule: Json, node: str) -> None:
-    """Where no selected pod comes or goes."""
-    cluster.pod("web", "a1", labels=WEB)
-    cluster.pod("db", "a1", labels=DB)
-    cluster.pod("early", "b1" if rule == APART else "a1", rule, grace="0")
-    assert cluster.enforce() == []
-    cluster.pod("late", node, rule, grace="0")
-    assert cluster.enforce() == ["late"]
 
 
 def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:
@@ -187,18 +207,6 @@ def test_a_pod_is_not_evicted_for_rules_that_it_no_longer_has(cluster: Driver) -
     cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
     cluster.pod("rewritten", "a1", limited[3], labels=WEB)
     assert cluster.enforce(BACKOFF_S) == ["other"]
-
-
-def test_pods_on_an_unknown_node_are_not_checked(cluster: Driver) -> None:
-    cluster.pod("p", "gone", NEAR_DB, grace="0")
-    assert cluster.enforce(1000.0) == []
-
-
-def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
-    cluster.pod("p", "a1", APART, labels=WEB)
-    cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
-    assert cluster.enforce() == []
-    assert cluster.enforcer.status.violations == []
 
 
 def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Driver) -> None:
@@ -241,37 +249,7 @@ def test_a_rule_that_holds_again_evicts_no_pod() -> None:
     assert cluster.enforce(2.0) == ["p"]
 
 
-@pytest.mark.parametrize(
-    "moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"]
-)
-def test_an_immovable_pod_stays(*, moves: bool) -> None:
-    """A DaemonSet's pod would return to its node, so the declaring pod is evicted, whatever its priority."""
-    cluster = zones(is_movable=lambda pod: moves or pod.name != "daemon")
-    cluster.pod("picky", "a1", APART, priority=5)
-    cluster.pod("daemon", "a2", labels=WEB, priority=1)
-    assert cluster.enforce() == (["daemon"] if moves else ["picky"])
-
-
-@pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
-def test_rules_of_an_immovable_pod_evict_only_lower_priorities(priority: int, gone: list[str]) -> None:
-    cluster = zones(is_movable=lambda pod: pod.name != "daemon")
-    cluster.pod("daemon", "a1", APART, priority=5)
-    cluster.pod("web", "a2", labels=WEB, priority=priority)
-    assert cluster.enforce() == gone
-    assert cluster.enforcer.status.waiting["beyond help"] == (not gone)
-
-
 # Affinity.
-
-
-def test_affinity_may_lack_a_match_for_the_grace_period(cluster: Driver) -> None:
-    database = cluster.pod("db", "a1", labels=DB)
-    cluster.pod("p", "a2", NEAR_DB)
-    assert cluster.enforce(1000.0) == []
-    cluster.gone(database)
-    assert cluster.enforce() == []
-    assert cluster.enforce(59.9) == []
-    assert cluster.enforce(0.1) == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -288,33 +266,30 @@ def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s
     assert names == ["p"]
 
 
-def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
-    """The next loss starts a new grace period."""
-    cluster.pod("p", "a1", NEAR_DB)
-    assert cluster.enforce() == []
+def lose_another_match(cluster: Driver) -> None:
     database = cluster.pod("db", "a2", labels=DB)
-    assert cluster.enforce(50.0) == []
+    assert cluster.enforce(1000.0) == []
     cluster.gone(database)
-    assert cluster.enforce(20.0) == []
-    assert cluster.enforce(59.9) == []
-    assert cluster.enforce(0.1) == ["p"]
 
 
-def test_a_relabelled_pod_keeps_its_waiting_time(cluster: Driver) -> None:
-    uid = cluster.pod("p", "a1", NEAR_DB)
+@pytest.mark.parametrize(
+    ("change", "left_s"),
+    [
+        pytest.param(lambda cluster: cluster.relabel("uid-default-p", mood="hopeful"), 20.0, id="a label"),
+        pytest.param(lambda cluster: cluster.pod("p", "a1", NEAR_WEB), 60.0, id="another affinity"),
+        pytest.param(lose_another_match, 60.0, id="a match that goes again"),
+    ],
+)
+def test_affinity_may_lack_a_match_for_the_grace_period(
+    cluster: Driver, change: Callable[[Driver], object], left_s: float
+) -> None:
+    """Of which 40 s are over at the change."""
+    cluster.pod("p", "a1", NEAR_DB)
     assert cluster.enforce() == []
     cluster.now_s += 40.0
-    cluster.relabel(uid, mood="hopeful")
-    assert cluster.enforce(10.0) == []
-    assert cluster.enforce(10.0) == ["p"]
-
-
-def test_changed_affinity_starts_a_new_grace_period(cluster: Driver) -> None:
-    cluster.pod("p", "a1", NEAR_DB)
-    assert cluster.enforce(50.0) == []
-    cluster.pod("p", "a1", NEAR_WEB)
-    assert cluster.enforce(50.0) == []
-    assert cluster.enforce(59.9) == []
+    change(cluster)
+    assert cluster.enforce() == []
+    assert cluster.enforce(left_s - 0.1) == []
     assert cluster.enforce(0.1) == ["p"]
 
 
@@ -345,13 +320,6 @@ def test_a_replica_outside_every_domain_does_not_delay_the_others(cluster: Drive
     assert outside.name == "outside"
     cluster.enforcer.on_eviction_result(outside.uid, EvictionResult.BLOCKED, cluster.now_s)
     assert cluster.enforce() == ["new"]
-
-
-def test_evictions_for_affinity_count_before_anti_affinity_is_checked(cluster: Driver) -> None:
-    """One eviction mends both rules."""
-    cluster.pod("p", "a1", {**NEAR_DB, **APART}, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
-    cluster.pod("q", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
-    assert cluster.enforce() == ["p"]
 
 
 def test_a_node_that_comes_back_leaves_nothing_behind(cluster: Driver) -> None:
@@ -402,15 +370,6 @@ def test_if_too_many_pods_would_be_evicted_none_is() -> None:
     for uid in uids[:5]:
         cluster.gone(uid)
     assert len(cluster.enforce()) == 3
-
-
-def test_a_share_of_one_is_no_limit() -> None:
-    """More pods may be evicted than declare rules."""
-    cluster = zones(replace(FREE, max_share=1.0))
-    cluster.pod("picky", "a1", APART, priority=5)
-    for number in range(9):
-        cluster.pod(f"w{number}", "a2", labels=WEB)
-    assert len(cluster.enforce()) == 9
 
 
 def test_pods_in_their_grace_period_count_for_the_share() -> None:
@@ -566,13 +525,3 @@ def test_the_cause_is_a_placement_or_a_later_change(what: str, origin: Violation
         cluster.check()
         cluster.relabel(uid, app="web")
     assert [each.cause for each in cluster.found()] == [origin]
-
-
-def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
-    cluster = zones(exempt_namespaces=frozenset({"kube-system"}))
-    everywhere = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
-    cluster.pod("p", "a1", everywhere)
-    cluster.pod("w", "a2", labels=WEB, namespace="kube-system")
-    cluster.pod("d", "b1", everywhere, namespace="kube-system")
-    cluster.pod("v", "b2", labels=WEB)
-    assert cluster.enforce() == []

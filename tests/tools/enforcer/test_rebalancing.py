@@ -10,22 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
-from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
-from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Rebalancer
-from tests.support import build
 from tests.support.build import ZONE, affinity, selector, term
-from tests.support.driving import NAME
-from tests.support.json_cluster import decoded
+from tests.tools.enforcer.rebalanced_cluster import RebalancedCluster
 
 LIMITS = RebalanceLimits(min_gain=20, hold_s=30.0, pause_s=60.0, cool_down_s=600.0)
 #: Nothing to wait for.
@@ -35,36 +27,15 @@ ENTRY = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSecon
 MARK = json.dumps([{"rule": f"podAntiAffinity by {ZONE}", "why": "it waited"}])
 
 
-class World:
-    """A cluster, the rebalancer, and a clock that moves by hand."""
+class World(RebalancedCluster):
+    """A clock that moves by hand; nothing is scheduled."""
 
     def __init__(self, limits: RebalanceLimits = LIMITS, *, movable: bool = True) -> None:
-        self.state = ClusterState()
-        profiles = build_profiles(default_settings(), ClusterView(self.state))
-        self.rebalancer = Rebalancer(
-            self.state,
-            profiles,
-            random.Random(1),
-            limits,
-            is_movable=lambda _: movable,
-        )
+        super().__init__(limits, movable=movable)
         self.now_s = 0.0
 
-    def node(self, name: str, zone: str, **settings: Any) -> None:
-        made = build.node(name, labels={ZONE: zone}, allocatable={"cpu": "4"}, **settings)
-        self.state.upsert_node(decode_node(json.dumps(made).encode()))
-
-    def pod(self, name: str, node: str, *, cpu: str = "1", owner: str = "web", **more: Any) -> None:
-        made = build.pod(
-            name,
-            node=node,
-            phase="Running",
-            cpu=cpu,
-            owner=build.owned_by("ReplicaSet", owner) if owner else None,
-            spec={"schedulerName": NAME, **more.pop("spec", {})},
-            **more,
-        )
-        self.state.upsert_pod(decoded(made))
+    def in_zone(self, name: str, zone: str) -> None:
+        self.node(name, labels={ZONE: zone}, allocatable={"cpu": "4"})
 
     def check(self, after_s: float = 0.0) -> Move | None:
         self.now_s += after_s
@@ -76,11 +47,11 @@ class World:
 def crowded(limits: RebalanceLimits = LIMITS, **settings: Any) -> World:
     """Return a full node beside an empty one that came later."""
     world = World(limits, **settings)
-    world.node("full", "a")
+    world.in_zone("full", "a")
     for name in ("one", "two", "three"):
-        world.pod(name, "full")
+        world.pod(name, "full", cpu="1")
     world.check()
-    world.node("empty", "b")
+    world.in_zone("empty", "b")
     return world
 
 
@@ -105,7 +76,7 @@ def test_a_place_that_did_not_hold_is_no_reason_to_move() -> None:
     assert world.check(600.0) is None
     world.state.remove_node("empty")
     assert world.check(20.0) is None
-    world.node("empty", "b")
+    world.in_zone("empty", "b")
     assert world.check(20.0) is None
     assert world.check(29.0) is None
     assert world.check(1.0) is not None
@@ -130,10 +101,10 @@ def test_a_small_gain_moves_nobody() -> None:
 )
 def test_pods_that_are_not_to_move_stay(kept: dict[str, Any]) -> None:
     world = World(AT_ONCE)
-    world.node("full", "a")
-    world.node("empty", "b")
+    world.in_zone("full", "a")
+    world.in_zone("empty", "b")
     world.pod("one", "full", cpu="3", **kept)
-    world.pod("two", "full", **kept)
+    world.pod("two", "full", cpu="1", **kept)
     assert world.check() is None
     assert crowded(AT_ONCE, movable=False).check() is None
 
@@ -142,13 +113,13 @@ def test_a_relaxed_rule_that_can_hold_again_moves_its_pod() -> None:
     """Without a threshold: a third zone came. A pod whose rules hold where it is stays."""
     world = World(AT_ONCE)
     for name, zone in (("a1", "a"), ("b1", "b")):
-        world.node(name, zone)
+        world.in_zone(name, zone)
     web: dict[str, Any] = {"labels": {"app": "web"}, "affinity": APART}
-    world.pod("first", "a1", annotations={FALLBACK: ENTRY}, **web)
-    world.pod("second", "b1", annotations={FALLBACK: ENTRY}, **web)
-    world.pod("third", "b1", annotations={FALLBACK: ENTRY, RELAXED: MARK}, **web)
+    world.pod("first", "a1", cpu="1", annotations={FALLBACK: ENTRY}, **web)
+    world.pod("second", "b1", cpu="1", annotations={FALLBACK: ENTRY}, **web)
+    world.pod("third", "b1", cpu="1", annotations={FALLBACK: ENTRY, RELAXED: MARK}, **web)
     assert world.check() is None
-    world.node("c1", "c")
+    world.in_zone("c1", "c")
     move = world.check()
     assert move is not None
     assert (move.pod.name, move.node_name) == ("third", "c1")
@@ -163,7 +134,7 @@ def test_a_refused_eviction_is_tried_again_later() -> None:
     assert world.check(1.0) is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     pods=st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from(("1", "500m", "2")), st.sampled_from(("web", "db"))),
@@ -181,7 +152,7 @@ def test_every_sequence_of_moves_ends(pods: list[tuple[int, str, str]], chance: 
     world = World(AT_ONCE)
     names = [f"n{number}" for number in range(4)]
     for number, name in enumerate(names):
-        world.node(name, "ab"[number % 2])
+        world.in_zone(name, "ab"[number % 2])
     for number, (node, cpu, owner) in enumerate(pods):
         world.pod(f"p{number}", names[node], cpu=cpu, owner=owner)
     left: list[tuple[str, str]] = []

@@ -9,24 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
-from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.stimuli import NodeGone, TimePassed
-from scheduler.engine.state.audit import differences
-from scheduler.engine.state.batches import finished
+from scheduler.engine.model.stimuli import NodeGone
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
-from tests.support.driving import NAME, each_of
 from tests.tools.enforcer.rebalanced_cluster import RebalancedCluster
 
 _ENTRY = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 20}])
 _APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
-_STEP_S = 2.0
 _LIMITS = RebalanceLimits(min_gain=100, hold_s=6.0, pause_s=10.0, cool_down_s=30.0)
 
 
 class Life(RebalancedCluster):
-    """A scheduler and an enforcer on one cluster, and a controller that replaces pods."""
+    """Zones come and go, and a controller creates the replicas that are missing at each step."""
 
     def __init__(self, n_replicas: int) -> None:
         super().__init__(_LIMITS)
@@ -45,36 +39,18 @@ class Life(RebalancedCluster):
         self.driver.handle(NodeGone(name))
         self.state.remove_node(name)
 
-    def live(self, seconds: float) -> None:
-        until_s = self.driver.now_s + seconds
-        while self.driver.now_s < until_s:
-            while len(self.pods) < self._n_replicas:
-                self._create()
-            self.driver.now_s += _STEP_S
-            self.driver.handle(TimePassed())
-            while self.driver.machine.has_work() and (told := self.driver.cycle()):
-                for bind in each_of(told, Bind):
-                    self.bind(bind)
-            move = finished(self.rebalancer.check(self.driver.now_s))
-            if move is not None:
-                self.moves.append(move)
-                self.delete(move.pod.uid)
-                self.rebalancer.on_result(evicted=True, now_s=self.driver.now_s)
+    def schedule(self) -> None:
+        while len(self.pods) < self._n_replicas:
+            self._n_created += 1
+            rule: Json = {"affinity": _APART, "annotations": {FALLBACK: _ENTRY}}
+            self.pod(f"web-{self._n_created}", labels={"app": "web"}, **rule)
+        super().schedule()
+
+    def replace(self, evicted: Json) -> None:
+        """At the next step."""
 
     def replicas_by_zone(self) -> Counter[str]:
         return Counter(self.zones[pod["spec"]["nodeName"]] for pod in self.pods.values() if _is_bound(pod))
-
-    def _create(self) -> None:
-        self._n_created += 1
-        pod = build.pod(
-            f"web-{self._n_created}",
-            labels={"app": "web"},
-            affinity=_APART,
-            annotations={FALLBACK: _ENTRY},
-            owner=build.owned_by("ReplicaSet", "web"),
-            spec={"schedulerName": NAME},
-        )
-        self.see(pod)
 
 
 def _is_bound(pod: Json) -> bool:
@@ -99,7 +75,7 @@ def test_a_rule_bends_while_a_zone_is_missing_and_holds_again_after() -> None:
     assert not any(RELAXED in pod["metadata"]["annotations"] for pod in life.pods.values())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     n_replicas=st.integers(1, 5),
     changes=st.lists(
@@ -135,5 +111,4 @@ def test_whatever_comes_and_goes_all_replicas_run_in_the_end_as_far_apart_as_the
             assert alone or not free, (found, free)
     life.live(300.0)
     assert len(life.moves) == n_moves
-    assert differences(life.driver.state) == []
-    assert differences(life.state) == []
+    life.audit()

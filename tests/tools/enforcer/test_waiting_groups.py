@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.engine.model.stimuli import PodGone, PodSeen
+from scheduler.engine.model.stimuli import PodGone
 from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from tests.support import build
-from tests.support.driving import NAME
-from tests.support.json_cluster import decoded
 from tests.tools.enforcer.test_rebalancing import World
 
 LIMITS = RebalanceLimits(min_gain=10_000, hold_s=30.0, pause_s=60.0, cool_down_s=0.0, for_groups=2)
@@ -19,24 +17,19 @@ LIMITS = RebalanceLimits(min_gain=10_000, hold_s=30.0, pause_s=60.0, cool_down_s
 def group(world: World, n: int, cpu: str = "4", *, is_told: bool = True, **more: Any) -> None:
     """Show the world pending members of one group."""
     for index in range(n):
-        made = build.pod(
-            f"m{index}",
-            labels={GROUP: "g", MIN_COUNT: str(n)},
-            cpu=cpu,
-            spec={"schedulerName": NAME, **more},
-        )
-        made["status"]["conditions"] = [build.unscheduled()] if is_told else []
-        world.rebalancer.waiting.apply(PodSeen(decoded(made)))
+        world.pod(f"m{index}", owner="", labels={GROUP: "g", MIN_COUNT: str(n)}, cpu=cpu, spec=more)
+        if is_told:
+            world.patch(f"uid-default-m{index}", None, conditions=[build.unscheduled()])
 
 
 def room(limits: RebalanceLimits = LIMITS, *, n_full: int = 1, **settings: Any) -> World:
     """Return nodes of 4 cpu: so many with one small pod, and one node that has room for them all."""
     world = World(limits, **settings)
     for index in range(n_full):
-        world.node(f"n{index}", "a")
-        world.pod(f"s{index}", f"n{index}")
-    world.node("z", "b")
-    world.pod("z", "z", owner="")
+        world.in_zone(f"n{index}", "a")
+        world.pod(f"s{index}", f"n{index}", cpu="1")
+    world.in_zone("z", "b")
+    world.pod("z", "z", cpu="1", owner="")
     return world
 
 
@@ -75,7 +68,7 @@ def test_no_more_pods_move_for_a_group_than_may() -> None:
     world.check()
     for number in range(2):
         moved(world, world.check(100.0 + 60.0 * number))
-        world.pod("s0", "n0")
+        world.pod("s0", "n0", cpu="1")
     for _ in range(20):
         assert world.check(100.0) is None
 
@@ -84,7 +77,7 @@ def test_a_group_that_is_gone_begins_anew() -> None:
     world = room(RebalanceLimits(min_gain=10_000, hold_s=0.0, pause_s=0.0, cool_down_s=0.0, for_groups=1))
     group(world, 1)
     moved(world, world.check())
-    world.pod("s0", "n0")
+    world.pod("s0", "n0", cpu="1")
     assert world.check(100.0) is None
     world.rebalancer.waiting.apply(PodGone("uid-default-m0"))
     assert world.check(100.0) is None

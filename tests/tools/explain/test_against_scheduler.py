@@ -1,38 +1,27 @@
-"""Explanations compared with the machine, the plugins, and recorded decisions of Kubernetes."""
+"""Explanations compared with the machine, the plugins and the messages."""
 
 from __future__ import annotations
 
-import json
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.engine.framework.explaining import Repair
-from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.changes import Changes
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain import suggestions
-from scheduler.tools.explain.explainer import ExplainRequest, explain
-from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
-from tests.conformance.product import LiveCluster
-from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.support import build
 from tests.support.driving import NAME, each_of
 from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded, web
-from tests.support.messages import NO_CLAIMS, refusals
+from tests.support.messages import refusals
 from tests.tools.explain.random_clusters import random_cluster
-
-DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
@@ -45,11 +34,10 @@ def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
     return binds[0].node_name if binds else None
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_every_suggestion_makes_the_pod_schedulable(block: int) -> None:
+def test_every_suggestion_makes_the_pod_schedulable() -> None:
     """The changes are made on the API objects. None of them can be left out."""
     n_refused = n_suggested = 0
-    for seed in range(block * 50, block * 50 + 50):
+    for seed in range(60):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod)
         real = bound_node(cluster, pod)
@@ -130,11 +118,10 @@ def test_a_change_that_only_another_change_needs_is_left_out_with_it() -> None:
         assert bound_node(*cluster.changed(each["changes"], subject)) is not None, each
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: int) -> None:
+def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse() -> None:
     """The plugin checks all terms together, the explanation each by itself."""
     n_compared = 0
-    for seed in range(1000 + block * 150, 1150 + block * 150):
+    for seed in range(1000, 1200):
         cluster, pod = random_cluster(seed)
         state = cluster.state()
         profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
@@ -152,9 +139,8 @@ def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: 
     assert n_compared >= 40
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_node_groups_add_up_to_the_counts_of_the_message(block: int) -> None:
-    for seed in range(2000 + block * 100, 2100 + block * 100):
+def test_node_groups_add_up_to_the_counts_of_the_message() -> None:
+    for seed in range(2000, 2100):
         cluster, pod = random_cluster(seed)
         answer = cluster.explain(pod, try_changes=False)
         if answer.state != "unschedulable":
@@ -169,46 +155,7 @@ def test_node_groups_add_up_to_the_counts_of_the_message(block: int) -> None:
         assert refusals(answer.message) == f"0/{answer.n_nodes} nodes are available: {', '.join(entries)}."
 
 
-def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
-    """Yield each recorded answer of the trace, and the explanation of the same pod in the same cluster."""
-    config = json.dumps(trace.config)
-    settings = default_settings() if trace.config is None else parse_settings(config, "config")
-    cluster, expected = LiveCluster(), iter(trace.expected)
-
-    def new_profile(view: ClusterView) -> Profile:
-        return build_profiles(settings, view)[settings.profiles[0].scheduler_name]
-
-    for op in trace.ops:
-        match op:
-            case Apply(object=obj):
-                cluster.apply(obj)
-            case Delete(kind=kind, namespace=namespace, name=name):
-                cluster.delete(kind, namespace, name)
-            case Evaluate(object=obj):
-                pod, chance = cluster.pod(obj), random.Random(1)
-                request = ExplainRequest(pod=pod, state=cluster.state, new_profile=new_profile, rng=chance)
-                yield next(expected), explain(request)
-
-
-@pytest.mark.parametrize("name", ["affinity", "spread", "node", "mixed"])
-def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
-    """For every fifteenth cluster recorded from Kubernetes 1.36, the part about preemption included."""
-    n_refused = 0
-    for trace in islice(read(DATA / f"{name}.jsonl.gz"), 0, None, 15):
-        assert isinstance(trace, Trace)
-        for wanted, answer in recorded_answers(trace):
-            if "message" in wanted and "error" not in wanted:
-                n_refused += 1
-                # Recorded without what DynamicResources says of pods without claims.
-                message = answer.message.replace(NO_CLAIMS, "")
-                assert (answer.state, message) == ("unschedulable", wanted["message"]), trace.name
-            elif wanted.get("feasible"):
-                found = (answer.state, answer.n_feasible)
-                assert found == ("schedulable", len(wanted["feasible"])), trace.name
-    assert n_refused >= 5
-
-
-def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_five_hundred_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
     per_zone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
     nodes = [
         build.node(
@@ -217,9 +164,9 @@ def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatc
             allocatable={"cpu": "2"},
             taints=[f"t{i % 7}:NoSchedule"],
         )
-        for i in range(5000)
+        for i in range(500)
     ]
-    cluster = Cluster(nodes, [web(f"w{i}", f"n{i}", affinity=per_zone, cpu="1900m") for i in range(5000)])
+    cluster = Cluster(nodes, [web(f"w{i}", f"n{i}", affinity=per_zone, cpu="1900m") for i in range(500)])
     state = cluster.state()
     subject = build.pod("p", labels={"app": "web"}, affinity=per_zone, cpu="1")
     looked_at: list[int] = []

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import partialmethod
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
+from scheduler.engine.model.changes import RemovePod
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.tools.explain.formats.explanation import Explanation
 from tests.engine.core.test_device_taint_rules import rule
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
-from tests.support.json_cluster import Cluster, changes
+from tests.support.json_cluster import Cluster
+from tests.tools.explain.told import told
 
 FABRIC = f"{DRIVER}/fabric"
-OWNED = {"ownerReferences": [{"uid": "uid-default-holder", "controller": True}]}
-WANTED = "request r: 1 of class gpu wanted"
+DROPPED = "DropDeviceConstraint"
 
 
 def pod(name: str = "p", *claims: str, node: str | None = None, namespace: str = "default") -> Json:
     """Return a pod that uses the claims, by default c."""
-    made = build.pod(name, node=node, namespace=namespace)
-    made["spec"].update(using_claims(*(claims or ("c",))))
-    return made
+    spec = using_claims(*(claims or ("c",)))
+    return build.pod(name, node=node, namespace=namespace, spec=spec)
 
 
-def claim(
-    *requests: Json, name: str = "c", constraints: list[Json] | None = None, namespace: str = "default"
-) -> Json:
+def claim(*requests: Json, name: str = "c", constraints: list[Json] | None = None) -> Json:
     made = resource_claim(name)
-    made["metadata"]["namespace"] = namespace
     made["spec"]["devices"] = {"requests": list(requests), "constraints": constraints or []}
     return made
 
@@ -41,16 +41,37 @@ def request(name: str = "r", count: int = 1, **more: object) -> Json:
     return {"name": name, "exactly": exactly}
 
 
+def first_of(*alternatives: Json) -> Json:
+    """Return the request r, whose alternatives these requests are."""
+    return {
+        "name": "r",
+        "firstAvailable": [{**each["exactly"], "name": each["name"]} for each in alternatives],
+    }
+
+
 def held(name: str, holder: Json | None, *devices: str, pool: str = "a", **owned: object) -> Json:
     """Return a claim that has the devices of the pool, reserved for the holder."""
     results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": device} for device in devices]
     made = resource_claim(name, allocation={"devices": {"results": results}})
     made["metadata"].update(owned)
     if holder is not None:
-        metadata = holder["metadata"]
-        made["metadata"]["namespace"] = metadata["namespace"]
-        consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
-        made["status"]["reservedFor"] = [consumer]
+        made["metadata"]["namespace"] = holder["metadata"]["namespace"]
+        made["status"]["reservedFor"] = [consumer(holder)]
+    return made
+
+
+def consumer(holder: Json) -> Json:
+    metadata = holder["metadata"]
+    return {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def sharing(name: str, consumed: str, *holders: Json) -> Json:
+    """Return a claim of the holders that has gpu-0, or consumes this much of its memory."""
+    made = held(name, holders[0], "gpu-0")
+    made["status"]["reservedFor"] = [consumer(holder) for holder in holders]
+    if consumed:
+        (result,) = made["status"]["allocation"]["devices"]["results"]
+        result |= {"shareID": name, "consumedCapacity": {"memory": consumed}}
     return made
 
 
@@ -58,48 +79,6 @@ def with_devices(node: str, *devices: Json, **spec: object) -> Json:
     made = device_slice(node, 0)
     made["spec"].update(devices=[{"name": f"gpu-{n}", **each} for n, each in enumerate(devices)], **spec)
     return made
-
-
-def cluster(*objects: Json, nodes: str = "a", pods: tuple[Json, ...] = ()) -> Cluster:
-    named = [build.node(name) for name in nodes.split()]
-    return Cluster(named, list(pods), devices=[device_class(), *objects])
-
-
-def where(answer: Explanation) -> list[str]:
-    assert {group.plugin for group in answer.groups} == {"DynamicResources"}
-    return [group.where for group in answer.groups]
-
-
-def attribute(name: str, value: str) -> Json:
-    return {"attributes": {name: {"string": value}}}
-
-
-@pytest.mark.parametrize(
-    ("namespace", "named", "texts", "owned"),
-    [
-        ("default", "holder", [("pod default/holder leaves node a",)], {}),
-        ("default", "holder", [("pod default/holder leaves node a",)], OWNED),
-        ("secret", "pods of other namespaces", [("pod secret/holder leaves node a",)], {}),
-        ("", "claim h", [], {}),
-    ],
-    ids=["of the namespace", "by a claim of its own", "of another", "no pod"],
-)
-def test_the_pod_that_has_the_device_is_named_and_its_end_proposed(
-    namespace: str, named: str, texts: list[object], owned: Json
-) -> None:
-    holders = [pod("holder", "h", node="a", namespace=namespace)] if namespace else []
-    taken = held("h", holders[0] if holders else None, "gpu-0", **owned)
-    answer = cluster(device_slice("a", 1), claim(request()), taken, pods=tuple(holders)).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by {named}"]
-    assert [s.texts for s in answer.suggestions] == texts
-
-
-COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
-NONE_LEFT = {"name": "t", "counters": {"others": {"value": "0"}}}
-
-
-def consuming(n: int, counter: str = "slots") -> Json:
-    return {"consumesCounters": [{"counterSet": "s", "counters": {counter: {"value": str(n)}}}]}
 
 
 def of_pool(name: str, **spec: object) -> Json:
@@ -110,336 +89,297 @@ def of_pool(name: str, **spec: object) -> Json:
     return made
 
 
-SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
-MODEL = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "x"'}}
-_ATTRIBUTES = f'device.attributes["{DRIVER}"]'
-MODEL_IF_ANY = {"cel": {"expression": f'has({_ATTRIBUTES}.model) && {_ATTRIBUTES}.model == "x"'}}
-MODEL_ON_FABRIC = {"cel": {"expression": f'{_ATTRIBUTES}.model == "x" && {_ATTRIBUTES}.fabric'}}
-BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("40Gi"))'}}
-BIG_OF_ANOTHER_DOMAIN = {
-    "cel": {"expression": 'device.capacity["nic.example.com"].memory.isGreaterThan(quantity("40Gi"))'}
-}
-PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
+def consuming(n: int, counter: str = "slots") -> Json:
+    return {"consumesCounters": [{"counterSet": "s", "counters": {counter: {"value": str(n)}}}]}
 
 
-@pytest.mark.parametrize(
-    ("objects", "wanted", "reason"),
-    [
-        ([], request(), f"{WANTED}, the node has no device"),
-        (
-            [device_slice("a", 2) | {"spec": device_slice("a", 2)["spec"] | {"driver": "nic.example.com"}}],
-            request(),
-            f"{WANTED}, 0 of 2 devices free: 2 not of class gpu (driver=nic.example.com)",
-        ),
-        (
-            [with_devices("a", attribute("model", "y"), {})],
-            request(
-                selectors=[{"cel": {"expression": f'"model" in device.attributes["{DRIVER}"]'}}], count=2
-            ),
-            "request r: 2 of class gpu wanted, 1 of 2 devices free: 1 not selected",
-        ),
-        (
-            [with_devices("a", attribute("model", "y"))],
-            request(selectors=[MODEL]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected (model=y)",
-        ),
-        (
-            [with_devices("a", {})],
-            request(selectors=[MODEL_IF_ANY]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected (no model)",
-        ),
-        (
-            [with_devices("a", {"attributes": {"model": {"string": "x"}, "fabric": {"bool": False}}})],
-            request(selectors=[MODEL_ON_FABRIC]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected (model=x, fabric=false)",
-        ),
-        (
-            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
-            request(selectors=[BIG]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected (memory=40Gi)",
-        ),
-        (
-            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
-            request(capacity={"requests": {"memory": "80Gi"}}),
-            f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 40Gi)",
-        ),
-        (
-            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}, "cores": {"value": "2"}}}, {})],
-            request(capacity={"requests": {"memory": "80Gi", "cores": "4"}}),
-            f"{WANTED}, 0 of 2 devices free: 1 short of capacity (cores by 2, memory by 40Gi), "
-            "1 without the requested capacity (no memory, no cores)",
-        ),
-        (
-            [with_devices("a", {"capacity": {"nic.example.com/memory": {"value": "4Gi"}}})],
-            request(selectors=[BIG_OF_ANOTHER_DOMAIN]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected (memory=4Gi)",
-        ),
-        (
-            [with_devices("a", {})],
-            request(selectors=[{"cel": {"expression": "device.allowMultipleAllocations"}}]),
-            f"{WANTED}, 0 of 1 device free: 1 not selected",
-        ),
-        ([of_pool("counters", **COUNTERS), of_pool("d", devices=PAIR)], request(count=2), ""),
-        (
-            [with_devices("a", attribute("fabric", "x"), attribute("fabric", "y"))],
-            {"name": "r", "firstAvailable": [{**request(count=2)["exactly"], "name": n} for n in "st"]},
-            f"request r/s: 2 of class gpu wanted, 2 of 2 devices free; "
-            f"too few free with the same {FABRIC} (1 x, 1 y)",
-        ),
-        (
-            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}, "cores": {"value": "4"}}})],
-            request(capacity={"requests": {"memory": "80Gi", "cores": "4"}}),
-            f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 40Gi)",
-        ),
-        (
-            [with_devices("a", SHARED)],
-            request(capacity={"requests": {"cores": "1"}}),
-            f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no cores, but memory)",
-        ),
-        (
-            [with_devices("a", SHARED)],
-            request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}),
-            f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no {DRIVER}/memory, but memory)",
-        ),
-        (
-            [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(4)}])],
-            request(),
-            f"{WANTED}, 0 of 1 device free: 1 short of counters (s/slots by 1)",
-        ),
-        (
-            [
-                of_pool("s", sharedCounters=[COUNTERS["sharedCounters"][0], NONE_LEFT]),
-                of_pool("d", devices=[{"name": "gpu-0", **consuming(1)}]),
-            ],
-            request(count=2),
-            "request r: 2 of class gpu wanted, 1 of 1 device free",
-        ),
-        (
-            [of_pool("d", devices=[{"name": "gpu-0"}])],
-            request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is incomplete: 1 of 2 slices of generation 1",
-        ),
-        (
-            [with_devices("a", consuming(1))],
-            request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
-            "counter set s of device gpu-0 in slice slice-a not found",
-        ),
-        (
-            [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(1, "x")}])],
-            request(),
-            f"{WANTED}, the node has no device; "
-            f"pool {DRIVER}/a is invalid: counter x of device gpu-0 in slice d not found in counter set s",
-        ),
-        (
-            [with_devices("a", {"name": "twice"}, {"name": "twice"})],
-            request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
-            "duplicate device name twice in slice slice-a",
-        ),
-        (
-            [of_pool("s", **COUNTERS), of_pool("t", **COUNTERS)],
-            request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
-            "duplicate counter set name s in slice t",
-        ),
-        ([device_slice("a", 1)], request(count=2), "request r: 2 of class gpu wanted, 1 of 1 device free"),
-        (
-            [device_slice("a", 1)],
-            {
-                "name": "r",
-                "firstAvailable": [{**request(count=n)["exactly"], "name": f"of-{n}"} for n in (2, 3)],
-            },
-            "request r/of-2: 2 of class gpu wanted, 1 of 1 device free; "
-            "request r/of-3: 3 of class gpu wanted, 1 of 1 device free",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_the_reason_against_each_device_is_counted(objects: list[Any], wanted: Json, reason: str) -> None:
-    constraints = [{"matchAttribute": FABRIC}] if "the same" in reason else []
-    answer = cluster(*objects, claim(wanted, constraints=constraints)).explain(pod())
-    assert where(answer) == [reason]
-    dropped = [(f"claim c has no constraint on {FABRIC}",)] if constraints else []
-    assert [each.texts for each in answer.suggestions] == dropped
+def attribute(name: str, *values: str) -> list[Json]:
+    """Return a device for each value."""
+    return [{"attributes": {name: {"string": value}}} for value in values]
 
 
-def test_of_a_shared_device_the_missing_capacity_and_its_pods_are_named() -> None:
-    holder = pod("holder", "h", node="a")
-    sharing = held("h", holder, "gpu-0")
-    result = sharing["status"]["allocation"]["devices"]["results"][0]
-    result |= {"shareID": "1", "consumedCapacity": {"memory": "30Gi"}}
-    wanted = claim(request(capacity={"requests": {"memory": "20Gi"}}))
-    answer = cluster(with_devices("a", SHARED), wanted, sharing, pods=(holder,)).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 10Gi) by holder"]
-    assert changes(answer) == [["RemovePod"]]
+def capacity(**amounts: str) -> Json:
+    return {"capacity": {name: {"value": amount} for name, amount in amounts.items()}}
 
 
-@pytest.mark.parametrize(
-    ("constraint", "reason"),
-    [
-        ("matchAttribute", f"too few free with the same {FABRIC} (1 without it, 1 x, 1 y)"),
-        ("distinctAttribute", f"too few free with different {DRIVER}/model (3 m)"),
-    ],
-)
-def test_the_values_that_break_a_constraint_are_named(constraint: str, reason: str) -> None:
-    name = FABRIC if constraint == "matchAttribute" else f"{DRIVER}/model"
-    devices = [
-        {"attributes": {"model": {"string": "m"}, **({"fabric": {"string": value}} if value else {})}}
-        for value in ("x", "y", "")
-    ]
-    wanted = claim(request(count=2), constraints=[{constraint: name}])
-    answer = cluster(with_devices("a", *devices), wanted).explain(pod())
-    assert where(answer) == [f"request r: 2 of class gpu wanted, 3 of 3 devices free; {reason}"]
+def asks(**amounts: str) -> Json:
+    return request(capacity={"requests": amounts})
 
 
-def test_of_a_fabric_the_pod_with_fewest_devices_is_to_leave() -> None:
-    """Two devices are free, of two fabrics: the holder of the third one of x is enough."""
-    near, far = pod("near", "n", node="a"), pod("far", "f", node="a")
-    devices = [attribute("fabric", value) for value in "xxyyy"]
-    wanted = claim(request(count=2), constraints=[{"matchAttribute": FABRIC}])
-    answer = cluster(
-        with_devices("a", *devices),
-        wanted,
-        held("n", near, "gpu-1"),
-        held("f", far, "gpu-3", "gpu-4"),
-        pods=(near, far),
-    ).explain(pod())
-    assert [s.texts for s in answer.suggestions] == [
-        ("pod default/far leaves node a",),
-        ("pod default/near leaves node a",),
-        (f"claim c has no constraint on {FABRIC}",),
-    ]
+def selecting(expression: str, **more: Any) -> Json:
+    return request(selectors=[{"cel": {"expression": expression}}], **more)
 
 
-@pytest.mark.parametrize("alternatives", [False, True])
-def test_a_tainted_device_is_named_and_a_toleration_proposed(alternatives: bool) -> None:
-    tainted = {"taints": [{"key": "broken", "value": "yes", "effect": "NoExecute"}]}
-    wanted, name = request(), "r"
-    if alternatives:
-        wanted, name = {"name": "r", "firstAvailable": [{**wanted["exactly"], "name": "s"}]}, "r/s"
-    answer = cluster(with_devices("a", tainted), claim(wanted)).explain(pod())
-    reason = "0 of 1 device free: 1 tainted (broken=yes:NoExecute)"
-    assert where(answer) == [f"request {name}: 1 of class gpu wanted, {reason}"]
-    assert [s.texts for s in answer.suggestions] == [
-        (f"request {name} of claim c tolerates the device taint broken=yes:NoExecute",)
-    ]
+def cluster(*objects: Json, nodes: str = "a", pods: Sequence[Json] = ()) -> Cluster:
+    named = [build.node(name) for name in nodes.split()]
+    return Cluster(named, list(pods), devices=[device_class(), *objects])
 
 
-def test_the_rule_that_taints_a_device_is_named() -> None:
-    answer = cluster(device_slice("a", 1), rule("broken", driver=DRIVER), claim(request())).explain(pod())
-    assert where(answer) == [
-        f"{WANTED}, 0 of 1 device free: 1 tainted (taint-broken:NoSchedule by DeviceTaintRule broken)"
-    ]
+def assert_sum(where: str) -> None:
+    """Devices that are free, and those that are not for each reason, are all that a request looked at."""
+    for request_, free, total in re.findall(r"((\d+) of (\d+) devices? free[^;]*)", where):
+        refused = re.findall(r"(\d+) (?:in use|not|short|without|tainted)", request_)
+        assert int(free) + sum(map(int, refused)) == int(total), where
 
 
-def test_of_an_extended_resource_its_claim_is_explained() -> None:
-    """The claim is made by the scheduler, so that nothing of it can be changed."""
-    holder = pod("holder", "h", node="a")
-    subject = build.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
-    objects = [device_class("gpu", "example.com/gpu"), device_slice("a", 1), held("h", holder, "gpu-0")]
-    answer = Cluster([build.node("a")], [holder], devices=objects).explain(subject)
-    assert where(answer) == ["example.com/gpu: 1 of class gpu wanted, 0 of 1 device free: 1 in use by holder"]
-    assert changes(answer) == [["RemovePod"]]
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\b\d+\b", text)]
 
 
-def test_a_search_that_did_not_end_is_told() -> None:
-    """21 of 20 devices are wanted; each request has enough alone, and no two devices are equal."""
-    devices = [{"attributes": {"i": {"int": number}}} for number in range(20)]
-    distinct = [{"requests": ["r"], "distinctAttribute": f"{DRIVER}/i"}]
-    wanted = claim(request("r", 11), request("s", 10), constraints=distinct)
-    (group,) = cluster(with_devices("a", *devices), wanted).explain(pod()).groups
-    assert group.reason == "search for devices ended at its limit"
-    assert group.where == "not decided: with fewer requests or constraints the search would end"
-
-
-@pytest.mark.parametrize(("known", "text"), [("", "gpu"), ("abcde", "a, b, c, d, 2 more")])
-def test_an_unknown_class_is_told_with_the_first_known_ones(known: str, text: str) -> None:
-    classes = [device_class(name) for name in known]
-    (group,) = cluster(*classes, claim(request(deviceClassName="none"))).explain(pod()).groups
-    expected = ("request r: device class none does not exist", f"known classes: {text}")
-    assert (group.reason, group.where) == expected
-
-
-def test_each_claim_is_named_where_the_pod_has_several() -> None:
-    answer = cluster(device_slice("a", 2), claim(request()), claim(request(count=3), name="d")).explain(
-        pod("p", "c", "d")
+def remedies(answer: Explanation) -> str:
+    """Return the pods that leave, and the kinds of other changes, by suggestion."""
+    return "; ".join(
+        " ".join(each.pod if isinstance(each, RemovePod) else type(each).__name__ for each in one.changes)
+        for one in answer.suggestions
     )
-    assert where(answer) == ["claim d, request r: 3 of class gpu wanted, 2 of 2 devices free"]
 
 
-def test_an_allocated_claim_names_its_nodes() -> None:
-    allocated = held("c", None, "gpu-0")
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}
-    allocated["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
-    answer = cluster(device_slice("a", 1), allocated).explain(pod())
-    assert where(answer) == [
-        "claim c: its devices are on nodes with metadata.name=gone, of which none is left"
-    ]
+def case(
+    id_: str,
+    objects: list[Json],
+    wanted: Json | list[Json],
+    helps: str = "",
+    *,
+    pods: Sequence[Json] = (),
+    nodes: str = "a",
+    constraints: list[Json] | None = None,
+    subject: Json | None = None,
+    state: str = "unschedulable",
+) -> Any:
+    """Return the case of a claim of these requests; without any, `objects` have the subject's claims."""
+    requests = wanted if isinstance(wanted, list) else [wanted]
+    claims = [claim(*requests, constraints=constraints)] if requests else []
+    made = cluster(*objects, *claims, nodes=nodes, pods=pods)
+    return pytest.param(made, subject or pod(), state, helps, id=id_)
 
 
-def test_a_claim_of_several_pods_is_freed_by_the_last() -> None:
-    """They are proposed together: each alone would free nothing."""
-    first, second = (pod(name, "h", node="a") for name in ("first", "second"))
-    shared = held("h", first, "gpu-0")
-    shared["status"]["reservedFor"] += held("h", second)["status"]["reservedFor"]
-    answer = cluster(device_slice("a", 1), claim(request()), shared, pods=(first, second)).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by first, second"]
-    leaving = tuple(f"pod default/{name} leaves node a" for name in ("first", "second"))
-    assert [each.texts for each in answer.suggestions] == [leaving]
+def on_a(*devices: Json) -> Json:
+    return with_devices("a", *devices)
 
 
-def test_the_holder_of_a_counter_is_found_at_another_device_of_the_pool() -> None:
-    """`whole` and `shared` are parts of one piece of hardware: whoever has one keeps the other out."""
-    holder, other = pod("holder", "h", node="a"), pod("other", "o", node="b")
-    partitions = [{"name": name, **consuming(3)} for name in ("shared", "whole")]
-    selects = {"cel": {"expression": 'device.attributes["gpu.example.com"].kind == "whole"'}}
-    for partition in partitions:
-        partition |= attribute("kind", partition["name"])
-    answer = cluster(
-        of_pool("counters", **COUNTERS),
-        of_pool("d", devices=partitions),
-        claim(request(selectors=[selects])),
-        held("h", holder, "shared"),
-        held("o", other, "gpu-0", pool="b"),
-        nodes="a b",
-        pods=(holder, other),
-    ).explain(pod())
-    reason = "1 not selected (kind=shared), 1 short of counters (s/slots by 3) by holder"
-    assert sorted(where(answer)) == [
-        f"{WANTED}, 0 of 2 devices free: {reason}",
-        f"{WANTED}, the node has no device",
-    ]
-    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]
+def counted(*devices: Json, **more: object) -> list[Json]:
+    """Return a pool with three slots, of which its devices consume some."""
+    return [of_pool("counters", **COUNTERS, **more), of_pool("d", devices=numbered(*devices))]
+
+
+def numbered(*devices: Json) -> list[Json]:
+    return [{"name": f"gpu-{n}", **each} for n, each in enumerate(devices)]
+
+
+def user(name: str, claim: str, node: str = "a", **more: str) -> Json:
+    return pod(name, claim, node=node, **more)
+
+
+HOLDER, FEW, MORE, MOST = user("holder", "h"), user("few", "h"), user("many-1", "i"), user("many-2", "i")
+SECRET, OTHER = user("holder", "h", namespace="secret"), user("other", "o", "b")
+NEAR, FAR = user("near", "n"), user("far", "f")
+TWO_PODS = [user(name, "h") for name in ("first", "second")]
+SIX_PODS = [user(f"p-{number}", "h") for number in range(6)]
+SIX_NAMES = "p-0 p-1 p-2 p-3 p-4 p-5"
+OWNED: Json = {"ownerReferences": [{"uid": "uid-default-holder", "controller": True}]}
+IN_USE = held("h", HOLDER, "gpu-0")
+
+ONE, TWO = device_slice("a", 1), device_slice("a", 2)
+COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
+AND_NONE = {"sharedCounters": [*COUNTERS["sharedCounters"], {"name": "t", "counters": {"n": {"value": "0"}}}]}
+#: Parts of one piece of hardware: whoever has one keeps the other out.
+PARTS = [{"name": name, **consuming(3), **attribute("kind", name)[0]} for name in ("shared", "whole")]
+OF = f'device.attributes["{DRIVER}"]'
+SHARED = {"allowMultipleAllocations": True, **capacity(memory="40Gi")}
+#: One claim of one pod consumes 10Gi of 50Gi, one of two pods 30Gi: a claim ends with its last pod.
+CONSUMED = [sharing("h", "10Gi", FEW), sharing("i", "30Gi", MORE, MOST)]
+SHARING = [on_a({**SHARED, **capacity(memory="50Gi")}), *CONSUMED]
+BIG = 'device.capacity["{}"].memory.isGreaterThan(quantity("40Gi"))'
+OF_NIC = "nic.example.com"
+ANOTHER_DRIVER = {**TWO, "spec": {**TWO["spec"], "driver": OF_NIC}}
+NIC_MEMORY = capacity(**{f"{OF_NIC}/memory": "4Gi"})
+TAINTED = {"taints": [{"key": "broken", "value": "yes", "effect": "NoExecute"}]}
+SAME, DIFFERENT = [{"matchAttribute": FABRIC}], [{"distinctAttribute": f"{DRIVER}/model"}]
+MODEL, X, Y = {"model": {"string": "m"}}, {"fabric": {"string": "x"}}, {"fabric": {"string": "y"}}
+UNEQUAL = on_a(*({"attributes": {**MODEL, **fabric}} for fabric in (X, Y, {})))
+X_AND_NO = {"attributes": {"model": {"string": "x"}, "fabric": {"bool": False}}}
+XY = on_a({"attributes": X}, {"attributes": Y})
+DISTINCT = on_a(*({"attributes": {"i": {"int": number}}} for number in range(20)))
+FABRICS = [on_a(*attribute("fabric", *"xxyyy")), held("n", NEAR, "gpu-1"), held("f", FAR, "gpu-3", "gpu-4")]
+GONE = held("c", None, "gpu-0")
+GONE["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [build.node_term(named=["in gone"])]}
+NAMES = [f"n{number}" for number in range(9)]
+NINE = " ".join(NAMES)
+DIFFERING = [
+    obj
+    for number, name in enumerate(NAMES, 1)
+    for obj in (
+        with_devices(name, *[{}] * number, TAINTED),
+        held(f"h-{name}", None, *(f"gpu-{n}" for n in range(number)), pool=name),
+    )
+]
+EXTENDED = build.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
+OF_EXTENDED = [device_class("gpu", "example.com/gpu"), ONE, IN_USE]
+EACH = [request("r"), request("s")]
+ON_MODEL = selecting(f'{OF}.model == "x"', count=3)
+SELECTED = [on_a(*attribute("model", "x")), with_devices("b", *attribute("model", "x"), {})]
+BY_TERMS = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
+OF_TERMS = with_devices("a", {}, nodeName=None, nodeSelector=BY_TERMS)
+ALL = request(count=0, allocationMode="All")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "leaving"),
-    [("20Gi", ["few"]), ("35Gi", ["many-1", "many-2"]), ("45Gi", ["few", "many-1", "many-2"])],
+    ("made", "subject", "state", "helps"),
+    [
+        case("a pod has it", [ONE, IN_USE], request(), "holder", pods=[HOLDER]),
+        case(
+            "by a claim of its own",
+            [ONE, held("h", HOLDER, "gpu-0", **OWNED)],
+            request(),
+            "holder",
+            pods=[HOLDER],
+        ),
+        case("a pod elsewhere has it", [ONE, held("h", SECRET, "gpu-0")], request(), "holder", pods=[SECRET]),
+        case("a claim of no pod has it", [ONE, held("h", None, "gpu-0")], request()),
+        case(
+            "two pods have it", [ONE, sharing("h", "", *TWO_PODS)], request(), "first second", pods=TWO_PODS
+        ),
+        case("six pods have it", [ONE, sharing("h", "", *SIX_PODS)], request(), SIX_NAMES, pods=SIX_PODS),
+        case("no device", [], request()),
+        case("not of the class", [ANOTHER_DRIVER], request()),
+        case(
+            "one not selected", [on_a(*attribute("model", "y"), {})], selecting(f'"model" in {OF}', count=2)
+        ),
+        case("another attribute", [on_a(*attribute("model", "y"))], selecting(f'{OF}.model == "x"')),
+        case("no attribute", [on_a({})], selecting(f'has({OF}.model) && {OF}.model == "x"')),
+        case("another of two attributes", [on_a(X_AND_NO)], selecting(f'{OF}.model == "x" && {OF}.fabric')),
+        case("selected by capacity", [on_a(capacity(memory="40Gi"))], selecting(BIG.format(DRIVER))),
+        case("by a capacity of another domain", [on_a(NIC_MEMORY)], selecting(BIG.format(OF_NIC))),
+        case("by what has no value", [on_a({})], selecting("device.allowMultipleAllocations")),
+        case("short of capacity", [on_a(capacity(memory="40Gi"))], asks(memory="80Gi")),
+        case("of one of two", [on_a(capacity(memory="40Gi", cores="4"))], asks(memory="80Gi", cores="4")),
+        case(
+            "of two, or without",
+            [on_a(capacity(memory="40Gi", cores="2"), {})],
+            asks(memory="80Gi", cores="4"),
+        ),
+        case("without the capacity", [on_a(SHARED)], asks(cores="1")),
+        case("without that of the domain", [on_a(SHARED)], asks(**{f"{DRIVER}/memory": "1Gi"})),
+        case(
+            "a pod consumes it",
+            [on_a(SHARED), sharing("h", "30Gi", HOLDER)],
+            asks(memory="20Gi"),
+            "holder",
+            pods=[HOLDER],
+        ),
+        case("the fewest leave", SHARING, asks(memory="20Gi"), "few", pods=[FEW, MORE, MOST]),
+        case("two leave", SHARING, asks(memory="35Gi"), "many-1 many-2", pods=[FEW, MORE, MOST]),
+        case("all leave", SHARING, asks(memory="45Gi"), "few many-1 many-2", pods=[FEW, MORE, MOST]),
+        case("counters for one of two", counted(consuming(2), consuming(2)), request(count=2)),
+        case("short of counters", counted(consuming(4)), request()),
+        case(
+            "a counter set with nothing",
+            [of_pool("s", **AND_NONE), *counted(consuming(1))[1:]],
+            request(count=2),
+        ),
+        case(
+            "another device of the pool has the counters",
+            [
+                of_pool("counters", **COUNTERS),
+                of_pool("d", devices=PARTS),
+                held("h", HOLDER, "shared"),
+                held("o", OTHER, "gpu-0", pool="b"),
+            ],
+            selecting(f'{OF}.kind == "whole"'),
+            "holder",
+            nodes="a b",
+            pods=[HOLDER, OTHER],
+        ),
+        case("an incomplete pool", [of_pool("d", devices=numbered({}))], request()),
+        case("no counter set", [on_a(consuming(1))], request()),
+        case("no counter", counted(consuming(1, "x")), request()),
+        case("a device twice", [on_a({"name": "twice"}, {"name": "twice"})], request()),
+        case("a counter set twice", [of_pool("s", **COUNTERS), of_pool("t", **COUNTERS)], request()),
+        case("pools unusable", [with_devices(name, consuming(1)) for name in NAMES], request(), nodes=NINE),
+        case("too few", [ONE], request(count=2)),
+        case("too few for each alternative", [ONE], first_of(request("of-2", 2), request("of-3", 3))),
+        case("all, of which a pod has one", [TWO, IN_USE], ALL, "holder", nodes="a b", pods=[HOLDER]),
+        case("enough for each, and a pod has the rest", [TWO, IN_USE], EACH, "holder", pods=[HOLDER]),
+        case(
+            "counters for each, and a pod has the rest",
+            [*counted(consuming(2), consuming(1), consuming(1)), IN_USE],
+            EACH,
+            "holder",
+            pods=[HOLDER],
+        ),
+        case("too few of one value", [UNEQUAL], request(count=2), DROPPED, constraints=SAME),
+        case(
+            "of an alternative", [XY], first_of(request("s", 2), request("t", 2)), DROPPED, constraints=SAME
+        ),
+        case("too few of different values", [UNEQUAL], request(count=2), DROPPED, constraints=DIFFERENT),
+        case(
+            "the pod with the fewest of a fabric is to leave first",
+            FABRICS,
+            request(count=2),
+            f"far; near; {DROPPED}",
+            constraints=SAME,
+            pods=[NEAR, FAR],
+        ),
+        case(
+            "a constraint for another alternative",
+            [XY],
+            [first_of(request("a"), request("b")), request("s", 2)],
+            constraints=[{"matchAttribute": FABRIC, "requests": ["r/b"]}],
+        ),
+        case(
+            "a constraint of different values that is met",
+            [XY],
+            [request("r", 2), request("s")],
+            constraints=[{"distinctAttribute": FABRIC, "requests": ["r"]}],
+        ),
+        case(
+            "a constraint of equal values that is met",
+            [XY],
+            [request("r"), request("s", 2)],
+            constraints=[{"matchAttribute": FABRIC, "requests": ["r"]}],
+        ),
+        case("tainted", [on_a(TAINTED)], request(), "TolerateDeviceTaint"),
+        case("tainted, of an alternative", [on_a(TAINTED)], first_of(request("s")), "TolerateDeviceTaint"),
+        case("tainted by a rule", [ONE, rule("broken", driver=DRIVER)], request(), "TolerateDeviceTaint"),
+        case("numbers that differ", DIFFERING, request(), "TolerateDeviceTaint", nodes=NINE),
+        case("an extended resource", OF_EXTENDED, [], "holder", pods=[HOLDER], subject=EXTENDED),
+        case(
+            "of two claims", [TWO, claim(request(count=3), name="d")], request(), subject=pod("p", "c", "d")
+        ),
+        case("allocated on a node that is gone", [ONE, GONE], []),
+        case("another claim had it before", [ONE, IN_USE, held("c", None, "gpu-0")], [], pods=[HOLDER]),
+        # Classes are listed for an unknown one alone.
+        case("no such claim", [], []),
+        case("an unknown type", [], {"name": "r"}),
+        case("an unknown type beside a request", [], [request(), {"name": "s"}]),
+        case("an unknown class", [], request(deviceClassName="none")),
+        case("a class unknown beside many", [*map(device_class, "abcde")], request(deviceClassName="none")),
+        case("a selector fails on a device", SELECTED, ON_MODEL, nodes="a b", state="failed"),
+        case(
+            "an invalid pool, of which all is taken", [on_a(consuming(1))], ALL, nodes="a b", state="failed"
+        ),
+        case("nodes of a slice by several terms", [OF_TERMS], request(), nodes="a b", state="failed"),
+        # 21 of 20 devices are wanted; each request has enough alone, and no two devices are equal.
+        case(
+            "a search that did not end",
+            [DISTINCT],
+            [request("r", 11), request("s", 10)],
+            constraints=[{"requests": ["r"], "distinctAttribute": f"{DRIVER}/i"}],
+        ),
+    ],
 )
-def test_of_the_claims_that_share_a_device_those_that_consume_enough_are_to_end(
-    wanted: str, leaving: list[str]
+def test_why_devices_are_not_taken_is_told_with_what_would_help(
+    made: Cluster, subject: Json, state: str, helps: str, snapshot: SnapshotAssertion
 ) -> None:
-    """One claim of one pod consumes 10Gi of 50Gi, one of two pods 30Gi: a claim ends with its last pod."""
-    pods = {name: pod(name, claim_name, node="a") for name, claim_name in USERS.items()}
-    sharing = []
-    for claim_name, consumed in (("h", "10Gi"), ("i", "30Gi")):
-        users = [each for name, each in pods.items() if USERS[name] == claim_name]
-        made = held(claim_name, users[0], "gpu-0")
-        made["status"]["reservedFor"] = [
-            user for each in users for user in held(claim_name, each)["status"]["reservedFor"]
-        ]
-        result = made["status"]["allocation"]["devices"]["results"][0]
-        result |= {"shareID": claim_name, "consumedCapacity": {"memory": consumed}}
-        sharing.append(made)
-    requested = claim(request(capacity={"requests": {"memory": wanted}}))
-    device = with_devices("a", {**SHARED, "capacity": {"memory": {"value": "50Gi"}}})
-    answer = cluster(device, requested, *sharing, pods=tuple(pods.values())).explain(pod())
-    texts = tuple(f"pod default/{name} leaves node a" for name in leaving)
-    assert [each.texts for each in answer.suggestions] == [texts]
-
-
-USERS = {"few": "h", "many-1": "i", "many-2": "i"}
+    """Where the search fails, a note names the node and the object; the message, which is upstream's, names less."""
+    answer = made.explain(subject)
+    assert answer.state == state
+    assert [group.plugin for group in answer.groups] == ["DynamicResources"] * len(answer.groups)
+    assert bool(answer.groups) != any("the search fails" in note for note in answer.notes)
+    for group in answer.groups:
+        assert_sum(group.where)
+    assert remedies(answer) == helps
+    assert told(answer) == snapshot
 
 
 def test_many_nodes_make_few_groups() -> None:
@@ -450,17 +390,14 @@ def test_many_nodes_make_few_groups() -> None:
         obj
         for number, (name, holder) in enumerate(zip(names, holders, strict=True))
         for obj in (
-            with_devices(name, *[attribute("fabric", f"{name}-{n}") for n in range(4)]),
+            with_devices(name, *attribute("fabric", *(f"{name}-{n}" for n in range(4)))),
             held(f"h-{name}", holder, *(f"gpu-{n}" for n in range(1 + number % 3)), pool=name),
         )
     ]
-    answer = cluster(*objects, claim(request(count=4)), nodes=" ".join(names), pods=tuple(holders)).explain(
-        pod()
-    )
-    start = "request r: 4 of class gpu wanted"
-    assert [(group.n_nodes, group.where) for group in answer.groups] == [
-        (8, f"{start}, {4 - n} of 4 devices free: {n} in use") for n in (3, 2, 1)
-    ]
+    made = cluster(*objects, claim(request(count=4)), nodes=" ".join(names), pods=tuple(holders))
+    answer = made.explain(pod())
+    found = [(group.n_nodes, numbers(group.where)) for group in answer.groups]
+    assert found == [(8, [4, 4 - n, 4, n]) for n in (3, 2, 1)]
 
 
 def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,112 +407,18 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
     del shared["spec"]["nodeName"]
     shared["spec"]["allNodes"] = True
     alike = cluster(shared, claim(request(count=4)), nodes="a b c").explain(pod())
-    assert where(alike) == ["request r: 4 of class gpu wanted, 3 of 3 devices free"]
-    nodes = cluster(device_slice("a", 3), device_slice("b", 1), claim(request(count=4)), nodes="a b")
-    assert where(nodes.explain(pod())) == [
-        "not looked at: the nodes before have too many devices",
-        "request r: 4 of class gpu wanted, 3 of 3 devices free",
-    ]
-
-
-_SEVERAL = {"nodeSelectorTerms": [build.node_term(f"{build.HOSTNAME} in {name}") for name in "ab"]}
-
-
-@pytest.mark.parametrize(
-    ("objects", "wanted", "at", "says"),
-    [
-        pytest.param(
-            [with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})],
-            request(count=3, selectors=[MODEL]),
-            "b",
-            f"device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model",
-            id="the device on which a selector fails",
-        ),
-        pytest.param(
-            [with_devices("a", consuming(1))],
-            request(count=0, allocationMode="All"),
-            "a",
-            f"pool {DRIVER}/a is invalid: counter set s of device gpu-0 in slice slice-a not found",
-            id="the pool that is invalid for a pod that takes all devices",
-        ),
-        pytest.param(
-            [with_devices("a", {}, nodeName=None, nodeSelector=_SEVERAL)],
-            request(),
-            "a",
-            "slice slice-a selects nodes by several terms",
-            id="the slice whose nodes cannot be written down",
-        ),
-    ],
-)
-def test_where_the_search_fails_the_node_and_the_object_are_named(
-    objects: list[Json], wanted: Json, at: str, says: str
-) -> None:
-    """The message, which is upstream's, names less. One slice of one node is enough."""
-    answer = cluster(*objects, claim(wanted), nodes="a b").explain(pod())
-    assert answer.state == "failed"
-    found = [note for note in answer.notes if "the search fails" in note]
-    assert found == [f"on node {at} the search fails: {says}"]
-
-
-@pytest.mark.parametrize("shares", ["devices", "counters"])
-def test_where_each_request_alone_has_enough_the_holder_of_the_rest_is_to_leave(shares: str) -> None:
-    """Of two devices, or of counters for two of three, one is in use; each of two requests wants one."""
-    holder = pod("holder", "h", node="a")
-    published = (
-        [device_slice("a", 2)]
-        if shares == "devices"
-        else [
-            of_pool("counters", **COUNTERS),
-            of_pool("d", devices=[{"name": f"gpu-{n}", **consuming(1 if n else 2)} for n in range(3)]),
-        ]
-    )
-    answer = cluster(
-        *published, claim(request("r"), request("s")), held("h", holder, "gpu-0"), pods=(holder,)
-    ).explain(pod())
-    assert where(answer) == ["devices for each request alone, not for all together, others in use by holder"]
-    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]
-
-
-def test_of_all_devices_those_that_are_in_use_are_missing() -> None:
-    """Mode All takes each device of the class, and refuses a node that has none."""
-    holder = pod("holder", "h", node="a")
-    wanted = claim(request(count=0, allocationMode="All"))
-    answer = cluster(
-        device_slice("a", 2), wanted, held("h", holder, "gpu-0"), nodes="a b", pods=(holder,)
-    ).explain(pod())
-    start = "request r: all of class gpu wanted"
-    assert sorted(where(answer)) == [
-        f"{start}, 1 of 2 devices free: 1 in use by holder",
-        f"{start}, the node has no device",
-    ]
-    assert [s.texts for s in answer.suggestions] == [("pod default/holder leaves node a",)]
-
-
-@pytest.mark.parametrize(
-    ("objects", "reason"),
-    [
-        ([], 'could not find ResourceClaim "default/c"'),
-        ([claim({"name": "r"})], "resource claim default/c, request r: unknown request type"),
-        ([claim(request(), {"name": "s"})], "resource claim default/c, request s: unknown request type"),
-    ],
-)
-def test_classes_are_listed_for_an_unknown_one_alone(objects: list[Json], reason: str) -> None:
-    (group,) = cluster(*objects).explain(pod()).groups
-    assert (group.reason, group.where) == (reason, "")
+    assert [(group.n_nodes, numbers(group.where)) for group in alike.groups] == [(3, [4, 3, 3])]
+    made = cluster(device_slice("a", 3), device_slice("b", 1), claim(request(count=4)), nodes="a b")
+    assert {group.where.partition(":")[0] for group in made.explain(pod()).groups} == {
+        "not looked at",
+        "request r",
+    }
 
 
 def test_a_request_without_a_class_is_an_error() -> None:
     answer = cluster(claim(request(deviceClassName=""))).explain(pod())
     says = 'running PreFilter plugin "DynamicResources": request r: unsupported request type'
     assert (answer.state, answer.message) == ("failed", says)
-
-
-def test_a_claim_whose_device_another_claim_had_before_says_so() -> None:
-    holder = pod("holder", "h", node="a")
-    answer = cluster(
-        device_slice("a", 1), held("h", holder, "gpu-0"), held("c", None, "gpu-0"), pods=(holder,)
-    ).explain(pod())
-    assert where(answer) == ["claim c: one of its devices was allocated to another claim before"]
 
 
 @pytest.mark.parametrize(
@@ -601,57 +444,3 @@ def test_a_claim_whose_devices_did_not_become_ready_in_time_says_so(
         stored["status"]["devices"] = [{**result, "conditions": conditions}]
     answer = cluster(device_slice("a", 1), stored).explain(pod())
     assert [group.where for group in answer.groups] == says
-
-
-def test_four_of_many_pods_that_share_a_device_are_named() -> None:
-    pods = [pod(f"p-{number}", "h", node="a") for number in range(6)]
-    shared = held("h", None, "gpu-0")
-    shared["status"]["reservedFor"] = [
-        {"resource": "pods", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]}
-        for each in pods
-    ]
-    answer = cluster(device_slice("a", 1), claim(request()), shared, pods=tuple(pods)).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by p-0, p-1, p-2, p-3, 2 more"]
-
-
-def test_where_nodes_differ_in_all_numbers_the_reasons_are_left() -> None:
-    names = [f"n{number}" for number in range(9)]
-    tainted = {"taints": [{"key": "broken", "effect": "NoExecute"}]}
-    objects = [
-        obj
-        for number, name in enumerate(names, 1)
-        for obj in (
-            with_devices(name, *[{}] * number, tainted),
-            held(f"h-{name}", None, *(f"gpu-{n}" for n in range(number)), pool=name),
-        )
-    ]
-    answer = cluster(*objects, claim(request()), nodes=" ".join(names)).explain(pod())
-    assert where(answer) == [f"{WANTED}, too few free: in use, tainted"]
-
-
-@pytest.mark.parametrize(
-    ("requests", "constraint"),
-    [
-        (
-            [
-                {"name": "r", "firstAvailable": [{**request()["exactly"], "name": n} for n in "ab"]},
-                request("s", 2),
-            ],
-            {"matchAttribute": FABRIC, "requests": ["r/b"]},
-        ),
-        ([request("r", 2), request("s")], {"distinctAttribute": FABRIC, "requests": ["r"]}),
-        ([request("r"), request("s", 2)], {"matchAttribute": FABRIC, "requests": ["r"]}),
-    ],
-    ids=["for another alternative", "of different values that is met", "of equal values that is met"],
-)
-def test_a_constraint_that_is_not_in_the_way_is_not_named(requests: list[Json], constraint: Json) -> None:
-    devices = [attribute("fabric", value) for value in "xy"]
-    answer = cluster(with_devices("a", *devices), claim(*requests, constraints=[constraint])).explain(pod())
-    assert where(answer) == ["devices for each request alone, not for all together"]
-
-
-def test_of_many_pools_that_cannot_be_used_neither_name_nor_problem_is_left() -> None:
-    names = [f"n{number}" for number in range(9)]
-    objects = [with_devices(name, consuming(1)) for name in names]
-    answer = cluster(*objects, claim(request()), nodes=" ".join(names)).explain(pod())
-    assert where(answer) == [f"{WANTED}, the node has no device; a pool is invalid"]

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
-from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.notes import fallback_notes
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from tests.support import build
 from tests.support.build import ZONE, Json
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, zoned
+from tests.tools.explain.told import told
 
 RULE = "podAntiAffinity by topology.kubernetes.io/zone"
 ENTRY = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 300, "weight": 50}
@@ -31,46 +34,30 @@ def web(name: str, node: str | None = None, *, cpu: str = "1", mark: str = "") -
     return build.pod(name, labels={"app": "web"}, node=node, affinity=APART, annotations=annotations, cpu=cpu)
 
 
-def unschedulable(name: str, since: str) -> Json:
-    pod = web(name)
-    pod["status"]["conditions"] = [build.unscheduled(lastTransitionTime=since)]
-    return pod
+WAITED = web("third")
+WAITED["status"]["conditions"] = [build.unscheduled(lastTransitionTime="1970-01-01T00:16:39Z")]
+PLACED = web("third", "a1", mark="after 300 s it kept the pod pending alone")
+PLAIN = build.pod("plain", labels={"app": "web"})
 
 
-def explained(pod: Json, epoch_s: float) -> Explanation:
-    cluster = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")])
-    cluster.epoch_s = epoch_s
-    return cluster.explain(pod)
-
-
-def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited() -> None:
-    answer = explained(unschedulable("third", "1970-01-01T00:16:39Z"), 1120.0)
-    assert answer.state == "unschedulable"
-    assert (
-        f"fallback: the pod fits once {RULE} counts as preferred with weight 50, after 300 s (120 s so far)"
-        in answer.notes
-    )
-
-
-def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
-    answer = explained(unschedulable("third", "1970-01-01T00:16:39Z"), 1300.0)
-    assert answer.state == "schedulable"
-    why = "after 300 s it kept the pod pending alone"
-    assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
-
-
-def test_a_rule_that_would_yield_to_a_relaxed_pod_blocks_another_one() -> None:
-    plain = build.pod("plain", labels={"app": "web"})
-    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(plain)
-    assert [rule.kind for rule in answer.rules] == ["existingAntiAffinity"]
-
-
-def test_a_pod_that_no_fallback_would_help_is_told_so() -> None:
-    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(web("big", cpu="64"))
-    assert (
-        "fallback: the pod would not fit without the rules that have one either, so no time counts"
-        in answer.notes
-    )
+@pytest.mark.parametrize(
+    ("pod", "epoch_s", "state"),
+    [
+        pytest.param(WAITED, 1120.0, "unschedulable", id="it has waited for a while"),
+        pytest.param(WAITED, 1300.0, "schedulable", id="relaxed in its next cycle"),
+        pytest.param(PLAIN, 0.0, "unschedulable", id="a rule that would yield to a relaxed pod blocks it"),
+        pytest.param(web("big", cpu="64"), 0.0, "unschedulable", id="no fallback would help"),
+        pytest.param(PLACED, 0.0, "bound", id="bound with a rule relaxed"),
+    ],
+)
+def test_a_pod_is_told_which_rule_is_relaxed_or_may_be_and_when(
+    pod: Json, epoch_s: float, state: str, snapshot: SnapshotAssertion
+) -> None:
+    running = [web("first", "a1"), *([] if state == "bound" else [web("second", "b1")])]
+    cluster = Cluster(zoned("a1 b1"), [*running, *([pod] if state == "bound" else [])], epoch_s=epoch_s)
+    answer = cluster.explain(pod, try_changes=False)
+    assert answer.state == state
+    assert told(answer) == snapshot
 
 
 def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
@@ -88,15 +75,6 @@ def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
     assert notes == [
         "fallback: the pod would not fit without the rules that have one either, so no time counts"
     ]
-
-
-def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:
-    placed = web("third", "a1", mark="after 300 s it kept the pod pending alone")
-    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), placed]).explain(placed)
-    assert answer.state == "bound"
-    assert answer.notes == (
-        f"relaxed: {RULE} counts as preferred with weight 50 since the bind: after 300 s it kept the pod pending alone",
-    )
 
 
 def test_a_simulation_counts_replicas_that_fit_only_with_a_relaxed_rule() -> None:

@@ -6,30 +6,21 @@ import io
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
 from scheduler.tools.explain.answers import explain_waiting
 from scheduler.tools.explain.formats.terminal import Style
-from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
+from scheduler.tools.explain.pending import pending_workloads
 from scheduler.tools.explain.report import report_lines
 from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.serving import Leases, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import decoded, loaded
-
-CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "c", "namespace": "default", "uid": "c"},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "fats-ssd",
-        "resources": {"requests": {"storage": "1Gi"}},
-    },
-}
+from tests.support.storage_objects import claim
 
 
 def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
@@ -65,20 +56,6 @@ def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> Non
     assert differences(cluster.state) == []
 
 
-def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_same(
-    explained: list[str],
-) -> None:
-    template = [owned("a", cpu="2"), owned("b", cpu="3")]
-    selected = owned("c", cpu="2")
-    selected["spec"]["nodeSelector"] = {"disk": "ssd"}
-    found = pending_workloads(loaded(NODE, *template, selected)).workloads
-    assert [(row.n_pods, row.reason) for row in found] == [
-        (2, "Insufficient cpu"),
-        (1, "node(s) didn't match Pod's node affinity/selector"),
-    ]
-    assert explained == ["a", "b", "c"]
-
-
 def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> None:
     """Each of its pods has claims of its own."""
     pods = [owned(f"db-{n}", "StatefulSet", "db", cpu="2") for n in range(3)]
@@ -106,24 +83,6 @@ def test_what_is_not_explained_has_what_its_scheduler_said(
     assert explained == ["p0"]
 
 
-def test_pods_that_are_gone_soon_do_not_wait() -> None:
-    assert rows(loaded(NODE, owned("p", terminating=True))) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "owner", "revision", "text"),
-    [
-        ("ReplicaSet", "web-54d9", "54d9", "deploy/web"),
-        ("ReplicaSet", "web", "", "rs/web"),
-        ("Job", "index", "", "job/index"),
-        ("RayCluster", "ray", "", "RayCluster/ray"),
-    ],
-)
-def test_a_row_names_what_can_be_edited(kind: str, owner: str, revision: str, text: str) -> None:
-    pod = owned("p", kind, owner, labels={"pod-template-hash": revision} if revision else {})
-    assert rows(loaded(NODE, pod)) == [(text, 1)]
-
-
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -139,26 +98,6 @@ def test_a_row_names_what_can_be_edited(kind: str, owner: str, revision: str, te
 )
 def test_of_a_message_only_numbers_of_nodes_are_left_out(message: str, reason: str) -> None:
     assert reason_in(message) == reason
-
-
-def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
-    (device,) = pending_workloads(
-        loaded(NODE, owned("p", containers=[build.container(requests={"nvidia.com/gpu": "1"})]))
-    ).workloads
-    assert (device.reason, device.missing) == (
-        "Insufficient nvidia.com/gpu",
-        "no node has the resource nvidia.com/gpu",
-    )
-    pod = owned("p")
-    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
-    claims = loaded(NODE, pod)
-    claims.create_claim(CLAIM)
-    assert [row.missing for row in pending_workloads(claims).workloads] == [
-        "claim c: there is no class fats-ssd"
-    ]
-    full = build.node("full", allocatable={"cpu": "2"})
-    some = loaded(NODE, full, owned("p", cpu="2"), owned("a", node="full", cpu="2"))
-    assert [row.missing for row in pending_workloads(some).workloads] == [""]
 
 
 @pytest.mark.parametrize(
@@ -184,41 +123,51 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
     assert bool(notes) == is_served
 
 
-def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
-    tainted = [build.node(name, taints=["x:NoSchedule"]) for name in ("tainted-1", "tainted-2")]
-    (row,) = pending_workloads(loaded(NODE, *tainted, owned("p", cpu="2"))).workloads
-    assert isinstance(row, PendingWorkload)
-    assert row.reason == "node(s) had untolerated taint(s), Insufficient cpu"
+def grouped(n: int, *owner: str, **more: Any) -> list[build.Json]:
+    """Return the pods of group g, which takes this many and has up to three."""
+    labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": str(n)}
+    labels["pod-template-hash"] = "54d9"
+    return [owned(f"few-{number}", *owner, labels=labels, **more) for number in range(min(n, 3))]
+
+
+GPU = [build.container(requests={"nvidia.com/gpu": "1"})]
+TAINTED = [build.node(name, taints=["x:NoSchedule"]) for name in ("tainted-1", "tainted-2")]
+FULL = [build.node("full", allocatable={"cpu": "2"}), owned("a", node="full", cpu="2")]
+ON_SSD, CLAIMING = owned("c", cpu="2"), owned("p")
+ON_SSD["spec"]["nodeSelector"] = {"disk": "ssd"}
+CLAIMING["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+HASHED = {"pod-template-hash": "54d9"}
 
 
 @pytest.mark.parametrize(
-    ("owner", "change"),
+    ("documents", "numbers"),
     [
-        (("ReplicaSet", "few-54d9"), "Deployment default/few has replicas: 5"),
-        (("StatefulSet", "few"), "StatefulSet default/few has replicas: 5"),
-        (("Job", "few"), "2 more pods of the group"),
+        pytest.param([owned("a", cpu="2"), owned("b", cpu="3"), ON_SSD], [2, 1], id="other specs"),
+        pytest.param([owned("p", terminating=True)], [], id="one that is gone soon does not wait"),
+        pytest.param([owned("p", owner="web-54d9", labels=HASHED)], [1], id="of a Deployment"),
+        pytest.param([owned("p", "Job", "index")], [1], id="of a Job"),
+        pytest.param([owned("p", "RayCluster", "ray")], [1], id="of a kind of the user's"),
+        pytest.param([owned("p", containers=GPU)], [1], id="a resource that is nowhere"),
+        pytest.param([claim("c", "fats-ssd"), CLAIMING], [1], id="a class that is nowhere"),
+        pytest.param([*FULL, owned("p", cpu="2")], [1], id="a resource that is taken"),
+        pytest.param([*TAINTED, owned("p", cpu="2")], [1], id="the reason of the most nodes first"),
+        pytest.param(grouped(5, "ReplicaSet", "few-54d9"), [3], id="too few of a Deployment"),
+        pytest.param(grouped(5, "StatefulSet", "few"), [3], id="too few of a StatefulSet"),
+        pytest.param(grouped(5, "Job", "few"), [3], id="too few of a Job"),
+        pytest.param(grouped(2, "Job", containers=GPU), [2], id="a resource of members that is nowhere"),
     ],
 )
-def test_a_group_of_which_too_few_pods_exist_says_how_many_there_are(
-    owner: tuple[str, str], change: str
+def test_each_workload_has_its_reason_and_what_would_help(
+    documents: list[build.Json], numbers: list[int], snapshot: SnapshotAssertion
 ) -> None:
-    group = {
-        "affinity-scheduler.io/pod-group": "g",
-        "affinity-scheduler.io/pod-group-min-count": "5",
-        "pod-template-hash": "54d9",
-    }
-    pods = [owned(f"few-{n}", *owner, labels=group) for n in range(3)]
-    cluster = loaded(NODE, *pods)
-    (row,) = pending_workloads(cluster).workloads
-    assert (row.reason, row.change) == ("3 of the 5 pods that its group needs exist", (change,))
+    found = pending_workloads(loaded(NODE, *documents)).workloads
+    assert [row.n_pods for row in found] == numbers
+    assert [(row.workload.text, row.reason, row.missing, row.change) for row in found] == snapshot
+
+
+def test_a_group_of_which_too_few_pods_exist_says_how_many_there_are() -> None:
+    cluster = loaded(NODE, *grouped(5, "Job", "few"))
     answer = explain_waiting(cluster, cluster.pending_pods()[0])
     lines = report_lines(answer, Style(io.StringIO(), {}))
-    assert f"  3 of the 5 pods that its group needs exist: {change} would complete it" in lines
-
-
-def test_what_no_node_has_that_a_member_of_a_group_asks_for_is_named() -> None:
-    group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
-    device = [build.container(requests={"nvidia.com/gpu": "1"})]
-    pods = [owned(f"p{n}", "Job", labels=group, containers=device) for n in range(2)]
-    (row,) = pending_workloads(loaded(NODE, *pods)).workloads
-    assert row.missing == "no node has the resource nvidia.com/gpu"
+    told = "3 of the 5 pods that its group needs exist: 2 more pods of the group would complete it"
+    assert f"  {told}" in lines

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.daemon.settings.loading import default_settings
@@ -127,6 +127,7 @@ def group_with_claims(name: str) -> Json:
 
 
 @pytest.mark.parametrize("question", [_explained, _more_groups, _shadowed])
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_after_a_question_the_cluster_is_as_before(
     question: Callable[[Cluster, Json, ClusterState, random.Random], None], seed: int

@@ -1,455 +1,347 @@
-"""Each kind of refusal: the message, the groups of nodes, and the suggestions."""
+"""Refusals of each kind: which nodes, by which rules, and the changes that would help."""
 
 from __future__ import annotations
 
+import random
+from itertools import chain
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from scheduler.engine.model.changes import (
-    AddMatchLabelKey,
-    AddRoom,
-    AllowSkew,
-    Change,
-    HonorPolicy,
-    LabelNamespace,
-    LabelNode,
-    RecreateWithMatchLabelKey,
-    RemovePod,
-    RemoveTaint,
-    RunPod,
-    TolerateTaint,
-    Uncordon,
-)
+from scheduler.engine.model.changes import LabelNode, RemovePod
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.sentences import change_text, rule_text
+from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from tests.support import build
-from tests.support.json_cluster import Cluster, alone_per_zone, changes, encoded, groups, web, zoned
+from tests.support.build import HOSTNAME, ZONE, Json, affinity, selector, spread, term
+from tests.support.cases.volume_rows import using
+from tests.support.driving import NAME
+from tests.support.json_cluster import (
+    Cluster,
+    alone_per_zone,
+    changes,
+    decoded,
+    encoded,
+    groups,
+    loaded,
+    web,
+    zoned,
+)
+from tests.support.storage_objects import claim, storage_class
+from tests.support.workloads import workload
+from tests.tools.explain.told import case, check, texts, told
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
-#: Affinity to pods of all namespaces with a label.
-INTO_CORE = build.pod(
-    affinity=build.affinity(
-        required=[
-            build.term(
-                build.ZONE, build.selector("app=cache"), namespace_selector=build.selector("team=core")
-            )
-        ]
-    )
-)
+NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
+ZONE_TYPO = "topolgy.kubernetes.io/zone"
+WEB = selector("app=web")
 
 
-def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
-    return RemovePod(namespace, name, node, f"uid-{namespace}-{name}")
+def nodes(names: str, **more: Any) -> list[Json]:
+    return [build.node(name, **more) for name in names.split()]
 
 
-def sized(**cpus: str) -> list[build.Json]:
+def sized(**cpus: str) -> list[Json]:
     return [build.node(name, allocatable={"cpu": cpu}) for name, cpu in cpus.items()]
 
 
-def with_ports(name: str, node: str | None, *ports: str) -> build.Json:
-    return build.pod(name, node=node, containers=[build.container(host_ports=list(ports))])
+def requesting(name: str, node: str | None = None, *ports: str, **amounts: str) -> Json:
+    container = build.container(requests=amounts or None, host_ports=ports)
+    return build.pod(name, node=node, containers=[container])
 
 
-def requesting(name: str, node: str | None = None, **amounts: str) -> build.Json:
-    return build.pod(name, node=node, containers=[build.container(requests=amounts)])
+def beside(app: str, key: str = ZONE, **more: Any) -> Json:
+    return affinity(required=[term(key, selector(f"app={app}"), **more)])
 
 
-LARGEST = "needs 5 cpu, the largest node has 4"
-CASES = [
-    pytest.param(
-        Cluster([build.node("a", taints=[GPU]), build.node("b", taints=[GPU])]),
-        build.pod(),
-        [(2, "TaintToleration", GPU)],
-        [
-            (TolerateTaint("dedicated", "gpu", "NoSchedule"),),
-            (RemoveTaint("a", "dedicated", "gpu", "NoSchedule"),),
-            (RemoveTaint("b", "dedicated", "gpu", "NoSchedule"),),
-        ],
-        id="a taint",
-    ),
-    pytest.param(
-        Cluster([build.node("a", taints=["team=b:NoExecute", GPU, "slow:PreferNoSchedule"])]),
-        build.pod(),
-        [(1, "TaintToleration", f"{GPU}, team=b:NoExecute")],
-        [
-            (TolerateTaint("team", "b", "NoExecute"), TolerateTaint("dedicated", "gpu", "NoSchedule")),
-            (RemoveTaint("a", "team", "b", "NoExecute"), RemoveTaint("a", "dedicated", "gpu", "NoSchedule")),
-        ],
-        id="two taints",
-    ),
-    pytest.param(
-        Cluster([build.node("a", unschedulable=True, taints=[CORDONED])]),
-        build.pod(),
-        [(1, "NodeUnschedulable", "")],
-        [(Uncordon("a"),)],
-        id="a cordon and the taint that comes with it",
-    ),
-    pytest.param(
-        Cluster([build.node("a", taints=["node.kubernetes.io/not-ready:NoSchedule"])]),
-        build.pod(),
-        [(1, "TaintToleration", "node.kubernetes.io/not-ready:NoSchedule")],
-        [(RemoveTaint("a", "node.kubernetes.io/not-ready", "", "NoSchedule"),)],
-        id="a node's own trouble is not to be tolerated",
-    ),
-    pytest.param(
-        Cluster([build.node("a"), build.node("b", labels={"disk": "hdd"})]),
-        build.pod(node_selector={"disk": "ssd"}),
-        [(2, "NodeAffinity", "needs disk=ssd (no node has it, but hdd)")],
-        [(LabelNode("a", "disk", "ssd"),), (LabelNode("b", "disk", "ssd"),)],
-        id="a label that nodeSelector asks for",
-    ),
-    pytest.param(
-        Cluster([build.node("a", labels={"gen": "3", "load": "7", "old": "yes"})]),
-        build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "load lt 5", "!old")])),
-        [(1, "NodeAffinity", "needs gen>4, load<5, !old")],
-        [(LabelNode("a", "gen", "5"), LabelNode("a", "load", "4"), LabelNode("a", "old", None))],
-        id="labels that node affinity compares",
-    ),
-    pytest.param(
-        Cluster([build.node("a")]),
-        build.pod(affinity=build.affinity(node_required=[build.node_term()])),
-        [(1, "NodeAffinity", "")],
-        [],
-        id="an empty term, which no label satisfies",
-    ),
-    pytest.param(
-        Cluster(
-            sized(a="4", b="4"),
-            [
-                build.pod(name, node=name[0], cpu=cpu)
-                for name, cpu in (("a1", "1"), ("a2", "2500m"), ("b1", "2"), ("b2", "1500m"))
-            ],
-        ),
-        build.pod("p", cpu="2500m"),
-        [(2, "NodeResourcesFit", "needs 2500m cpu, at most 500m free")],
-        [(leaves("a2", "a"),), (leaves("b1", "b"),), *((AddRoom(n, "cpu", 2000),) for n in "ab")],
-        id="room, by as few pods as possible",
-    ),
-    pytest.param(
-        Cluster([build.node("a", allocatable={"pods": "1"})], [build.pod("a1", node="a", cpu="1")]),
-        build.pod(),
-        [(1, "NodeResourcesFit", "")],
-        [(leaves("a1", "a"),), (AddRoom("a", "pods", 1),)],
-        id="a pod's place",
-    ),
-    pytest.param(
-        Cluster(
-            sized(a="2"), [build.pod("agent", node="a", cpu="1", owner=build.owned_by("DaemonSet", "agent"))]
-        ),
-        build.pod("p", cpu="2"),
-        [(1, "NodeResourcesFit", "needs 2 cpu, at most 1 free")],
-        [(AddRoom("a", "cpu", 1000),)],
-        id="a daemon's pod would come back",
-    ),
-    pytest.param(
-        Cluster(
-            [build.node("a"), build.node("b")],
-            [with_ports("dns", "a", "53/UDP", "10.0.0.1:53"), with_ports("web", "b", "53/UDP")],
-        ),
-        with_ports("p", None, "53/UDP", "10.0.0.1:53", "80"),
-        [
-            (1, "NodePorts", "host port 53/UDP in use"),
-            (1, "NodePorts", "host port 53/UDP, 10.0.0.1:53/TCP in use"),
-        ],
-        [(leaves("dns", "a"),), (leaves("web", "b"),)],
-        id="two host ports, of which a node has one in use",
-    ),
-    pytest.param(
-        Cluster(
-            [build.node(name, allocatable={"cpu": "6", "memory": "100Gi", "pods": "9"}) for name in "ab"],
-            [requesting(f"on-{name}", name, cpu="2", memory="92Gi") for name in "ab"],
-        ),
-        requesting("p", cpu="5", memory="100Gi"),
-        [(2, "NodeResourcesFit", "needs 5 cpu, at most 4 free; needs 100Gi memory, at most 8Gi free")],
-        [
-            (AddRoom("a", "cpu", 1000), AddRoom("a", "memory", 92 << 30)),
-            (AddRoom("b", "cpu", 1000), AddRoom("b", "memory", 92 << 30)),
-        ],
-        id="two resources",
-    ),
-    pytest.param(
-        Cluster(
-            [build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})],
-            [build.pod("small", node="a", cpu="0")],
-        ),
-        requesting("p", **{"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"}),
-        [(1, "NodeResourcesFit", "no node has the resource a.example.com/x; " + LARGEST)],
-        [],
-        id="a resource that no node has, and one that just suffices",
-    ),
-    pytest.param(
-        Cluster(
-            [*sized(n1="1", n3="3", n2="2"), build.node("large", allocatable={"cpu": "4"}, taints=[GPU])]
-        ),
-        build.pod("p", cpu="4"),
-        [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free"), (1, "TaintToleration", GPU)],
-        [(AddRoom("n2", "cpu", 2000),), (AddRoom("n3", "cpu", 1000),)],
-        id="room, on the nodes that are short of the least",
-    ),
-    pytest.param(
-        Cluster(zoned("a1 a2 b1"), [web("one", "a1", affinity=alone_per_zone()), web("two", "b1")]),
-        web("p", affinity=alone_per_zone()),
-        [(2, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
-        [(leaves("one", "a1"),), (leaves("two", "b1"),)],
-        id="anti-affinity of the pod",
-    ),
-    pytest.param(
-        Cluster(zoned("a1 a2"), [build.pod("lonely", node="a2", affinity=alone_per_zone())]),
-        web("p"),
-        [(2, "InterPodAffinity", f"{build.ZONE}=a")],
-        [(leaves("lonely", "a2"),)],
-        id="anti-affinity of a running pod",
-    ),
-    pytest.param(
-        Cluster(zoned("a1 b1")),
-        build.pod(affinity=build.affinity(required=[build.term(build.ZONE, build.selector("app=cache"))])),
-        [(1, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
-        [(RunPod("default", {"app": "cache"}, "a1"),), (RunPod("default", {"app": "cache"}, "b1"),)],
-        id="affinity to pods that do not run",
-    ),
-    pytest.param(
-        Cluster(
-            zoned("a1"),
-            [build.pod("cache", namespace="shared", labels={"app": "cache"}, node="a1")],
-            [build.namespace("shared"), build.namespace("default")],
-        ),
-        INTO_CORE,
-        [(1, "InterPodAffinity", f"{build.ZONE}=a")],
-        [(LabelNamespace("shared", "team", "core"),)],
-        id="affinity into a namespace that lacks the label",
-    ),
-    pytest.param(
-        Cluster(zoned("a1"), [], [build.namespace("shared", labels={"team": "core"})]),
-        INTO_CORE,
-        [(1, "InterPodAffinity", f"{build.ZONE}=a")],
-        [(RunPod("shared", {"app": "cache"}, "a1"),)],
-        id="affinity to pods of another namespace that do not run",
-    ),
-    pytest.param(
-        Cluster([*zoned("a1"), build.node("bare")], [web("one", "a1")]),
-        web(
-            "p",
-            affinity=build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))]),
-            spread=[build.spread(build.ZONE, build.selector("app=web"))],
-        ),
-        [(1, "InterPodAffinity", f"{build.ZONE}=a"), (1, "PodTopologySpread", f"no label {build.ZONE}")],
-        [(leaves("one", "a1"),)],
-        id="a topology label that is missing",
-    ),
-    pytest.param(
-        Cluster([*zoned("a1 b1"), *zoned("c1", taints=[GPU])], [web("one", "a1"), web("two", "b1")]),
-        web("p", spread=[build.spread(build.ZONE, build.selector("app=web"))]),
-        [
-            (1, "PodTopologySpread", f"{build.ZONE}=a"),
-            (1, "PodTopologySpread", f"{build.ZONE}=b"),
-            (1, "TaintToleration", GPU),
-        ],
-        [
-            (HonorPolicy(build.ZONE, "nodeTaintsPolicy"),),
-            (TolerateTaint("dedicated", "gpu", "NoSchedule"),),
-            (RemoveTaint("c1", "dedicated", "gpu", "NoSchedule"),),
-            (leaves("one", "a1"),),
-            (AllowSkew(build.ZONE, 2),),
-        ],
-        id="a spread whose emptiest zone is closed",
-    ),
+def of_revision(number: int, name: str, node: str | None = None, **more: Any) -> Json:
+    """Return a pod of the Deployment web."""
+    labels = {"app": "web", "pod-template-hash": f"{number}"}
+    return build.pod(
+        name, node=node, labels=labels, owner=build.owned_by("ReplicaSet", f"web-{number}"), **more
+    )
+
+
+def control_plane(field: str, **more: Any) -> tuple[list[Json], list[Json], Json]:
+    """Return an empty node that takes no such pod, two with one each, and a pod of a spread with the field Ignore."""
+    made = [
+        build.node("control", labels={"role": "control"}, **more),
+        *nodes("w1 w2", labels={"role": "worker"}),
+    ]
+    apart = [{**spread(HOSTNAME, WEB), field: "Ignore"}]
+    where: dict[str, Any] = {} if more else {"node_selector": {"role": "worker"}}
+    return made, [web(f"on-{name}", name) for name in ("w1", "w2")], web("p", spread=apart, **where)
+
+
+def prior(name: str, priority: int, **more: Any) -> Json:
+    return build.pod(name, cpu="1", spec={"priority": priority, **more.pop("spec", {})}, **more)
+
+
+def nominated(node: str, priority: int = 9, **spec: Any) -> Json:
+    return {**prior("high", priority, spec=spec), "status": {"nominatedNodeName": node}}
+
+
+EQUAL, LOW, LOWER = (prior(name, n, node="a") for name, n in (("equal", 9), ("low", 1), ("lower", 0)))
+PREEMPTED = prior("low", 1, node="a", terminating=True, phase="Running")
+PREEMPTED["status"]["conditions"] = [
+    {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 ]
+ON_SSD = build.pod(node_selector={"disk": "ssd"})
+IN_ROWS, BESIDE_WEB = web("p", spread=[spread("row", WEB)]), build.pod(affinity=beside("web", "row"))
+LONELY = build.pod("lonely", node="a2", affinity=alone_per_zone())
+AGENT = build.pod("agent", node="a", cpu="1", owner=build.owned_by("DaemonSet", "agent"))
+#: Affinity to pods of all namespaces with a label.
+INTO_CORE = build.pod(affinity=beside("cache", namespace_selector=selector("team=core")))
+ONE_PER_ZONE = [of_revision(1, f"r-{zone}", f"{zone}1", affinity=alone_per_zone()) for zone in "abc"]
+ENDING = [build.pod("r-a", node="a1", labels=ONE_PER_ZONE[0]["metadata"]["labels"], terminating=True)]
+ENDING[0]["metadata"] |= {"ownerReferences": ONE_PER_ZONE[0]["metadata"]["ownerReferences"]}
+ENDING[0]["spec"]["affinity"] = alone_per_zone()
+TAINTS_IGNORED, ON_THEM, SPREAD = control_plane(
+    "nodeTaintsPolicy", taints=["node-role.kubernetes.io/control-plane:NoSchedule"]
+)
+ALL_COUNTED, _, SELECTING = control_plane("nodeAffinityPolicy")
 
 
-@pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
-def test_a_refusal_has_its_groups_and_suggestions(
-    cluster: Cluster, pod: build.Json, refused: list[tuple[int, str, str]], expected: list[tuple[Change, ...]]
-) -> None:
-    answer = cluster.explain(pod)
-    assert answer.state == "unschedulable"
-    assert groups(answer) == refused
-    found = [suggestion.changes for suggestion in answer.suggestions]
-    assert [remedy for remedy in expected if remedy not in found] == []
-    kinds = {tuple(type(change).__name__ for change in remedy) for remedy in expected}
-    assert {tuple(kind) for kind in changes(answer)} >= kinds
+POD, TAINTS = build.pod(), "TolerateTaint RemoveTaint"
+BY_REVISION = "RollOutInPlace AddMatchLabelKey RecreateWithMatchLabelKey"
+COMPARED = build.pod(affinity=affinity(node_required=[build.node_term("gen gt 4", "load lt 5", "!old")]))
+EMPTY_TERM = build.pod(affinity=affinity(node_required=[build.node_term()]))
+MALFORMED = build.pod(affinity=affinity(required=[term(ZONE, {"matchLabels": {"a": "-"}})]))
+TWO_PORTS = requesting("p", None, "53/UDP", "10.0.0.1:53", "80")
+ON_PORTS = [requesting("dns", "a", "53/UDP", "10.0.0.1:53"), requesting("web", "b", "53/UDP")]
+SMALL, LARGE = {"cpu": "4", "memory": "8Gi"}, {"cpu": "6", "memory": "100Gi", "pods": "9"}
+ON_LARGE = [requesting(f"on-{name}", name, cpu="2", memory="92Gi") for name in "ab"]
+NO_SUCH = requesting("p", **{"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})
+GPU_NODE = build.node("a", allocatable={"cpu": "4", "nvidia.com/gpu": "1"})
+TAINTED = build.node("large", allocatable={"cpu": "4"}, taints=[GPU])
+ON_A_AND_B = (("a1", "1"), ("a2", "2500m"), ("b1", "2"), ("b2", "1500m"))
+APART, SPREAD_WEB = web("p", affinity=alone_per_zone()), web("p", spread=[spread(ZONE, WEB)])
+CACHE = build.pod("cache", namespace="shared", labels={"app": "cache"}, node="a1")
+CORE = build.namespace("shared", labels={"team": "core"})
+OLD = of_revision(1, "old", "a1")
+OLD_APART, NEW_APART = (
+    of_revision(*names, affinity=alone_per_zone()) for names in ((1, "old", "a1"), (2, "new"))
+)
+NEW_SPREAD = of_revision(2, "p", spread=[spread(ZONE, WEB, min_domains=2)])
+ONE_MORE = of_revision(1, "new", affinity=alone_per_zone())
 
 
 @pytest.mark.parametrize(
-    ("pods", "asked", "plugin", "text", "expected"),
+    ("cluster", "pod", "kinds"),
     [
-        pytest.param(
-            [],
-            web("p", spread=[build.spread("row", build.selector("app=web"))]),
-            "PodTopologySpread",
-            "The pod's spread of app=web in namespace default, by row",
-            [(LabelNode("a", "row", "a"),), (LabelNode("b", "row", "b"),)],
-            id="spread: any node that has it is the emptiest domain",
+        case("a taint", nodes("a b", taints=[GPU]), POD, TAINTS),
+        case(
+            "two taints", nodes("a", taints=["team=b:NoExecute", GPU, "slow:PreferNoSchedule"]), POD, TAINTS
         ),
-        pytest.param(
-            [web("one", "b")],
-            build.pod(affinity=build.affinity(required=[build.term("row", build.selector("app=web"))])),
-            "InterPodAffinity",
-            "The pod's affinity: beside a pod with app=web in namespace default, by row",
-            [(LabelNode("b", "row", "b"),)],
-            id="affinity: the node of the pod to be near",
+        case("a cordon and its taint", nodes("a", unschedulable=True, taints=[CORDONED]), POD, "Uncordon"),
+        case(
+            "a node's own trouble is not to be tolerated", nodes("a", taints=[NOT_READY]), POD, "RemoveTaint"
         ),
-        pytest.param(
-            [],
-            build.pod(affinity=build.affinity(required=[build.term("row", build.selector("app=web"))])),
-            "InterPodAffinity",
-            "The pod's affinity: beside a pod with app=web in namespace default, by row",
-            [(LabelNode("a", "row", "a"), RunPod("default", {"app": "web"}, "a"))],
-            id="affinity: there is no such pod either",
+        case("a label", [*nodes("a"), *nodes("b", labels={"disk": "hdd"})], ON_SSD, "LabelNode"),
+        case(
+            "labels compared",
+            nodes("a", labels={"gen": "3", "load": "7", "old": "yes"}),
+            COMPARED,
+            "LabelNode",
         ),
+        case("an empty term, which no label satisfies", nodes("a"), EMPTY_TERM),
+        case("a zone that no node is in", zoned("a1 b1"), build.pod(node_selector={ZONE: "zone-aa"})),
+        case("a misspelt key of nodeSelector", zoned("a1 b1"), build.pod(node_selector={ZONE_TYPO: "a"})),
+        case("a misspelt key of a spread", zoned("a1 b1"), web("p", spread=[spread(ZONE_TYPO, WEB)])),
+        case("a misspelt key of affinity", zoned("a1 b1"), build.pod(affinity=beside("web", ZONE_TYPO))),
+        case(
+            "room, by as few pods as possible",
+            sized(a="4", b="4"),
+            build.pod(cpu="2500m"),
+            "RemovePod AddRoom",
+            pods=[build.pod(name, node=name[0], cpu=cpu) for name, cpu in ON_A_AND_B],
+        ),
+        case("a pod's place", nodes("a", allocatable={"pods": "1"}), POD, "RemovePod AddRoom", pods=[EQUAL]),
+        case("a daemon's pod would come back", sized(a="2"), build.pod(cpu="2"), "AddRoom", pods=[AGENT]),
+        case("host ports, of which one is in use", nodes("a b"), TWO_PORTS, "RemovePod", pods=ON_PORTS),
+        case(
+            "two resources",
+            nodes("a b", allocatable=LARGE),
+            requesting("p", cpu="5", memory="100Gi"),
+            "RemovePod AddRoom",
+            pods=ON_LARGE,
+        ),
+        case("a resource that no node has, and one that suffices", nodes("a", allocatable=SMALL), NO_SUCH),
+        case("a misspelt resource", [GPU_NODE, *nodes("b")], requesting("p", **{"nvidia.com/gpus": "1"})),
+        case("more than any node has", sized(a="4", b="3500m"), build.pod(cpu="64")),
+        case(
+            "room, on the nodes that are short of the least",
+            [*sized(n1="1", n3="3", n2="2"), TAINTED],
+            build.pod(cpu="4"),
+            f"{TAINTS} AddRoom",
+        ),
+        case(
+            "anti-affinity of the pod",
+            zoned("a1 a2 b1"),
+            APART,
+            "RemovePod",
+            pods=[web("one", "a1", affinity=alone_per_zone()), web("two", "b1")],
+        ),
+        case("anti-affinity of a running pod", zoned("a1 a2"), web("p"), "RemovePod", pods=[LONELY]),
+        case(
+            "affinity to pods that do not run", zoned("a1 b1"), build.pod(affinity=beside("cache")), "RunPod"
+        ),
+        case(
+            "affinity into a namespace that lacks the label",
+            zoned("a1"),
+            INTO_CORE,
+            "LabelNamespace",
+            pods=[CACHE],
+            namespaces=[build.namespace("shared"), build.namespace("default")],
+        ),
+        case("affinity to pods of another namespace", zoned("a1"), INTO_CORE, "RunPod", namespaces=[CORE]),
+        case("affinity that does not parse", nodes("a b"), MALFORMED),
+        case(
+            "a topology label that is missing",
+            [*zoned("a1"), *nodes("bare")],
+            web("p", affinity=alone_per_zone(), spread=[spread(ZONE, WEB)]),
+            "RemovePod",
+            pods=[web("one", "a1")],
+        ),
+        case("a label that no node has, of a spread", nodes("a b"), IN_ROWS, "LabelNode"),
+        case("of affinity to a pod", nodes("a b"), BESIDE_WEB, "LabelNode", pods=[web("one", "b")]),
+        case("of affinity to no pod", nodes("a b"), BESIDE_WEB, "LabelNode RunPod"),
+        case(
+            "a spread whose emptiest zone is closed",
+            [*zoned("a1 b1"), *zoned("c1", taints=[GPU])],
+            SPREAD_WEB,
+            f"HonorPolicy {TAINTS} RemovePod AllowSkew",
+            pods=[web("one", "a1"), web("two", "b1")],
+        ),
+        case(
+            "a spread that counts a node of other taints",
+            TAINTS_IGNORED,
+            SPREAD,
+            f"HonorPolicy {TAINTS} RemovePod AllowSkew",
+            pods=ON_THEM,
+        ),
+        case(
+            "a spread that counts a node of other labels",
+            ALL_COUNTED,
+            SELECTING,
+            "HonorPolicy LabelNode RemovePod AllowSkew",
+            pods=ON_THEM,
+        ),
+        case("a rollout, both revisions apart", zoned("a1"), NEW_APART, BY_REVISION, pods=[OLD_APART]),
+        case("the new one apart", zoned("a1"), NEW_APART, "RollOutInPlace AddMatchLabelKey", pods=[OLD]),
+        case("the old one apart", zoned("a1"), of_revision(2, "p"), "RollOutInPlace", pods=[OLD_APART]),
+        case(
+            "a spread that counts the old revision",
+            zoned("a1"),
+            NEW_SPREAD,
+            "RollOutInPlace AddMatchLabelKey AllowSkew",
+            pods=[OLD],
+        ),
+        case(
+            "a rollout without room for a surge", zoned("a1 b1 c1"), NEW_APART, BY_REVISION, pods=ONE_PER_ZONE
+        ),
+        # Its controller would make one like it in its place, and has done so for one that is being deleted.
+        case("a replica leaves for no other", zoned("a1 b1 c1"), ONE_MORE, pods=ONE_PER_ZONE),
+        case("but one deleted", zoned("a1 b1 c1"), ONE_MORE, "RemovePod", pods=[*ENDING, *ONE_PER_ZONE[1:]]),
+        case("preemption", sized(a="2"), prior("high", 9), "RemovePod AddRoom", pods=[LOW, LOWER]),
+        case("preempted pods end", sized(a="1"), nominated("a"), "RemovePod AddRoom", pods=[PREEMPTED]),
+        case("nominated to no node", sized(a="1"), nominated("b"), "RemovePod AddRoom", pods=[EQUAL]),
+        case("nominated in vain", sized(a="1"), nominated("a"), "RemovePod AddRoom", pods=[EQUAL]),
     ],
 )
-def test_a_topology_key_that_no_node_has_is_named_and_its_label_proposed(
-    pods: list[build.Json], asked: build.Json, plugin: str, text: str, expected: list[tuple[Change, ...]]
+def test_what_refuses_a_pod_is_told_with_what_would_help(
+    cluster: Cluster, pod: Json, kinds: str, snapshot: SnapshotAssertion
 ) -> None:
-    answer = Cluster([build.node("a"), build.node("b")], pods).explain(asked)
-    assert groups(answer) == [(2, plugin, "no label row")]
-    assert [rule.topology_key for rule in answer.rules] == ["row"]
-    assert rule_text(answer.rules[0]).startswith(text)
-    found = [suggestion.changes for suggestion in answer.suggestions]
-    assert [remedy for remedy in expected if remedy not in found] == []
-
-
-KEYED = f"with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]"
-
-
-def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.Json:
-    """Return a pod of a Deployment's revision."""
-    return build.pod(name, labels={"app": "web", "pod-template-hash": of}, node=node, **more)
-
-
-@pytest.mark.parametrize(
-    ("running", "asked", "expected", "texts"),
-    [
-        pytest.param(
-            [revision("old", "1", "a1", affinity=alone_per_zone())],
-            revision("p", "2", affinity=alone_per_zone()),
-            (
-                AddMatchLabelKey("podAntiAffinity", build.ZONE, "pod-template-hash"),
-                RecreateWithMatchLabelKey(build.ZONE, "pod-template-hash", 1),
-            ),
-            [
-                f"the pod's podAntiAffinity {KEYED}",
-                f"the running pod with that term by {build.ZONE} is created anew, with matchLabelKeys too "
-                "(a Deployment does it with strategy Recreate)",
-            ],
-            id="both revisions declare the rule",
-        ),
-        pytest.param(
-            [revision("old", "1", "a1")],
-            revision("p", "2", affinity=alone_per_zone()),
-            (AddMatchLabelKey("podAntiAffinity", build.ZONE, "pod-template-hash"),),
-            [f"the pod's podAntiAffinity {KEYED}"],
-            id="the old revision has no rule",
-        ),
-        pytest.param(
-            [revision("old", "1", "a1")],
-            revision("p", "2", spread=[build.spread(build.ZONE, build.selector("app=web"), min_domains=2)]),
-            (AddMatchLabelKey("topologySpreadConstraints", build.ZONE, "pod-template-hash"),),
-            [f"the pod's topologySpreadConstraints {KEYED}"],
-            id="a spread that counts the old revision",
-        ),
-    ],
-)
-def test_a_rollout_that_its_own_rule_blocks_is_proposed_match_label_keys(
-    running: list[build.Json], asked: build.Json, expected: tuple[Change, ...], texts: list[str]
-) -> None:
-    answer = Cluster(zoned("a1"), running).explain(asked)
-    assert expected in [suggestion.changes for suggestion in answer.suggestions]
-    assert [change_text(change) for change in expected] == texts
-
-
-@pytest.mark.parametrize(
-    ("running", "asked"),
-    [
-        pytest.param(
-            [revision("one", "1", "a1")], revision("p", "1", affinity=alone_per_zone()), id="a replica"
-        ),
-        pytest.param([web("one", "a1")], web("p", affinity=alone_per_zone()), id="no Deployment"),
-        pytest.param(
-            [revision("old", "1", "a1", affinity=alone_per_zone())], revision("p", "2"), id="another's rule"
-        ),
-    ],
-)
-def test_match_label_keys_are_not_proposed_where_they_do_not_help(
-    running: list[build.Json], asked: build.Json
-) -> None:
-    answer = Cluster(zoned("a1"), running).explain(asked)
-    assert not [change for change in changes(answer) if "AddMatchLabelKey" in change]
+    check(cluster, pod, kinds, snapshot)
 
 
 def test_a_nodes_name_that_is_too_long_for_a_label_is_cut() -> None:
     name = f"{'n' * 62}.example.com"
-    spread = [build.spread("row", build.selector("app=web"))]
-    (suggestion,) = Cluster([build.node(name)]).explain(web("p", spread=spread)).suggestions
+    (suggestion,) = Cluster([build.node(name)]).explain(web("p", spread=[spread("row", WEB)])).suggestions
     assert suggestion.changes == (LabelNode(name, "row", "n" * 62),)
 
 
 def test_many_nodes_are_a_few_groups() -> None:
     """Hostname domains are one group, and only three nodes of a group are named."""
-    nodes = [build.node(f"n{i}") for i in range(300)]
     pods = [web(f"w{i}", f"n{i}") for i in range(300)]
-    per_host = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
-    answer = Cluster(nodes, pods).explain(web("p", affinity=per_host))
-    assert groups(answer) == [(300, "InterPodAffinity", build.HOSTNAME)]
+    per_host = affinity(anti_required=[term(HOSTNAME, WEB)])
+    answer = Cluster(nodes(" ".join(f"n{i}" for i in range(300))), pods).explain(web("p", affinity=per_host))
+    assert groups(answer) == [(300, "InterPodAffinity", HOSTNAME)]
     assert answer.groups[0].examples == ("n0", "n1", "n10")
     (rule,) = answer.rules
     assert (rule.pods.n_total, len(rule.pods.shown)) == (300, 20)
     assert (len(rule.domains), rule.n_more_domains) == (100, 200)
 
 
+GONE, ON_A = build.pod(node="gone"), build.pod(node="a")
+LATER = build.pod(tolerations=[{"key": "k", "operator": "Gt", "value": "1"}])
+MISSPELT = build.pod(annotations={"affinity-scheduler.io/afinity": "{}"})
+STARTED = {**GONE, "status": {**GONE["status"], "startTime": "2026-01-01T00:00:00Z"}}
+
+
+NAMED = build.pod(affinity=affinity(node_required=[build.node_term(named=["in a"])]))
+GATED = build.pod(spec={"schedulingGates": [{"name": "g"}]})
+BAD_SPREAD = build.pod(spread=[spread(ZONE, {"matchLabels": {"a": "-"}})])
+CLOSED = nodes("a", taints=["x:NoSchedule"])
+BY_TYPO, IN_CACHENS = term(ZONE_TYPO, {}), term(ZONE, {}, namespaces=["cachens", "default"])
+ANTI_TYPO = build.pod(affinity=affinity(anti_required=[BY_TYPO]))
+PREFERRED = affinity(preferred=[(1, BY_TYPO)], anti_preferred=[(1, BY_TYPO), (2, BY_TYPO)])
+SOFT_TYPO = build.pod(node="a", affinity=PREFERRED, spread=[spread(ZONE_TYPO, {}, soft=True)])
+IN_CACHES = build.pod(affinity=affinity(anti_required=[IN_CACHENS]))
+
+
 @pytest.mark.parametrize(
-    ("pod", "state", "words"),
+    ("cluster", "pod", "state", "is_ok"),
     [
-        pytest.param(build.pod(), "schedulable", "fits on 1 of 1 node; a would be chosen now", id="it fits"),
+        pytest.param(nodes("a"), POD, "schedulable", True, id="it fits"),
+        pytest.param([], POD, "failed", False, id="there is no node"),
+        pytest.param(nodes("a"), GATED, "gated", False, id="gates"),
+        pytest.param(nodes("a"), build.pod(phase="Succeeded", node="a"), "finished", True, id="done"),
+        pytest.param(nodes("a"), ON_A, "bound", True, id="bound"),
+        pytest.param([*CLOSED, *nodes("b")], ON_A, "bound", True, id="bound where it does not fit now"),
+        pytest.param(CLOSED, ON_A, "bound", True, id="bound, and fits nowhere now"),
+        pytest.param(nodes("a"), GONE, "bound", False, id="bound to no node, and never started"),
+        pytest.param(nodes("a"), STARTED, "bound", False, id="bound to a node that is gone"),
+        pytest.param(nodes("a"), build.pod(terminating=True), "schedulable", True, id="deleted"),
         pytest.param(
-            build.pod(spec={"schedulingGates": [{"name": "g"}]}), "gated", "scheduling gates: g", id="gates"
+            nodes("a"), build.pod(terminating=True, node="a"), "bound", True, id="bound and deleted"
         ),
-        pytest.param(
-            build.pod(phase="Succeeded", node="a"), "finished", "the pod has finished (Succeeded)", id="done"
-        ),
-        pytest.param(build.pod(node="a"), "bound", "runs on a, the only node where it fits now", id="bound"),
-        pytest.param(
-            build.pod(spread=[build.spread(build.ZONE, {"matchLabels": {"a": "-"}})]),
-            "failed",
-            "get constraints from pod",
-            id="a constraint that does not parse",
-        ),
-        pytest.param(
-            build.pod(affinity=build.affinity(node_required=[build.node_term(named=["in a"])])),
-            "schedulable",
-            "a would be chosen now",
-            id="named nodes",
-        ),
+        pytest.param(nodes("a"), BAD_SPREAD, "failed", False, id="a constraint that does not parse"),
+        pytest.param(nodes("a"), NAMED, "schedulable", True, id="named nodes"),
+        pytest.param(zoned("a1 b1"), using("c"), "schedulable", True, id="a volume that is being made"),
+        pytest.param(nodes("a"), LATER, "schedulable", True, id="a field of a later version"),
+        pytest.param(nodes("a"), MISSPELT, "schedulable", True, id="an annotation that nothing reads"),
+        pytest.param(zoned("a"), ANTI_TYPO, "schedulable", True, id="anti-affinity by a label of no node"),
+        pytest.param(zoned("a"), SOFT_TYPO, "bound", True, id="preferences and a spread by one"),
+        pytest.param(zoned("a1"), IN_CACHES, "schedulable", True, id="a namespace that does not exist"),
     ],
 )
 def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
-    pod: build.Json, state: str, words: str
+    cluster: list[Json], pod: Json, state: str, snapshot: SnapshotAssertion, *, is_ok: bool
 ) -> None:
-    is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
-    cluster = Cluster([build.node("a")], [pod] if is_bound else [])
-    answer = cluster.explain(pod)
-    assert (answer.state, answer.suggestions) == (state, ())
-    assert words in answer.message
+    running = [pod] if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending" else []
+    storage = [storage_class("s"), claim("c", "s", node="a1")]
+    namespaces = [build.namespace(name) for name in ("caches", "default")]
+    answer = Cluster(cluster, running, namespaces, storage=storage).explain(pod)
+    assert (answer.state, answer.is_ok, answer.suggestions) == (state, is_ok, ())
+    assert answer.node_gone == (state == "bound" and not is_ok)
+    assert (answer.message, *answer.notes) == snapshot
 
 
-def test_a_prefilter_refusal_is_one_group() -> None:
-    broken = build.affinity(required=[build.term(build.ZONE, {"matchLabels": {"a": "-"}})])
-    answer = Cluster([build.node("a"), build.node("b")]).explain(build.pod(affinity=broken))
-    (group,) = answer.groups
-    assert (group.n_nodes, group.plugin, group.removable) == (2, "InterPodAffinity", False)
-    assert group.reason.startswith("parsing pod: requiredAffinityTerms")
-    assert answer.suggestions == ()
+def test_of_namespaces_that_may_not_be_listed_nothing_is_said() -> None:
+    assert Cluster(zoned("a1")).explain(IN_CACHES).notes == ()
 
 
 @pytest.mark.parametrize(
     "key",
     [
-        build.HOSTNAME,
-        build.ZONE,
+        HOSTNAME,
+        ZONE,
         "topology.kubernetes.io/region",
         "kubernetes.io/os",
         "kubernetes.io/arch",
@@ -468,80 +360,89 @@ def test_no_suggestion_changes_what_a_kubelet_or_cloud_says_of_a_node(key: str) 
 @pytest.mark.parametrize(
     "pod",
     [
-        pytest.param(
-            build.pod(
-                affinity=build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=web"))])
-            ),
-            id="anti-affinity",
-        ),
-        pytest.param(build.pod(containers=[build.container(host_ports=["9100"])]), id="a host port"),
-        pytest.param(
-            build.pod(spread=[build.spread(build.HOSTNAME, build.selector("app=web"), min_domains=2)]),
-            id="spread",
-        ),
+        pytest.param(web("p", affinity=affinity(anti_required=[term(HOSTNAME, WEB)])), id="anti-affinity"),
+        pytest.param(requesting("p", None, "9100"), id="a host port"),
+        pytest.param(web("p", spread=[spread(HOSTNAME, WEB, min_domains=2)]), id="spread"),
     ],
 )
 @pytest.mark.parametrize("stays", [True, False])
-def test_no_suggestion_removes_a_pod_that_its_daemon_set_puts_back(pod: build.Json, stays: bool) -> None:
+def test_no_suggestion_removes_a_pod_that_its_daemon_set_puts_back(pod: Json, stays: bool) -> None:
     owner = build.owned_by("DaemonSet", "exporter") if stays else None
     holder = web("x", "a", owner=owner, containers=[build.container(host_ports=["9100"])])
-    pod["metadata"]["labels"] = {"app": "web"}
-    answer = Cluster([build.node("a")], [holder]).explain(pod)
-    removed = [change for changes_ in answer.suggestions for change in changes_.changes]
-    assert any(isinstance(change, RemovePod) for change in removed) is not stays
+    answer = Cluster(nodes("a"), [holder]).explain(pod)
+    assert ("RemovePod" in chain(*changes(answer))) is not stays
 
 
-def test_a_pod_that_is_being_deleted_says_so() -> None:
-    cluster = Cluster([build.node("a")])
-    assert cluster.explain(build.pod(terminating=True)).notes == (
-        "the pod is being deleted; no scheduler will place it",
-    )
-    bound = build.pod(terminating=True, node="a")
-    assert Cluster([build.node("a")], [bound]).explain(bound).notes == ("the pod is being deleted",)
+def archive(name: str, node: str, cpu: str, phase: str = "Running") -> Json:
+    return build.pod(name, node=node, cpu=cpu, labels={"app": "archive"}, phase=phase)
 
 
-def test_a_cluster_without_nodes_has_the_schedulers_message() -> None:
-    answer = Cluster([]).explain(build.pod())
-    assert (answer.state, answer.message, answer.n_nodes) == (
-        "failed",
-        "no nodes available to schedule pods",
-        0,
-    )
-
-
-def _held(*pods: build.Json, allowed: int = 0) -> Explanation:
-    """Return the explanation of a pod that needs 2 cpus of nodes with 4; a budget selects the pods of app=archive."""
-    nodes = [build.node(name, allocatable={"cpu": "4", "pods": "9"}) for name in ("a", "b")]
-    cluster = Cluster(nodes, list(pods))
-    state, budget = (
-        cluster.state(),
-        build.disruption_budget("archive", build.selector("app=archive"), allowed),
-    )
+def kept(*pods: Json, allowed: int = 0) -> Explanation:
+    """Return the explanation of a pod that needs 2 of 4 cpus of a node; a budget selects the pods of app=archive."""
+    cluster = Cluster(nodes("a b", allocatable={"cpu": "4", "pods": "9"}), list(pods))
+    state, budget = cluster.state(), build.disruption_budget("archive", selector("app=archive"), allowed)
     state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     return explain(cluster.request(build.pod("p", cpu="2"), state))
 
 
-def _archive(name: str, node: str, cpu: str, phase: str = "Running") -> build.Json:
-    return build.pod(name, node=node, cpu=cpu, labels={"app": "archive"}, phase=phase)
-
-
-def test_pods_that_a_budget_does_not_let_go_are_proposed_last() -> None:
+def test_pods_that_a_budget_does_not_let_go_are_proposed_last(snapshot: SnapshotAssertion) -> None:
     """Of one node's pods the others are to leave, although these are smaller; and a whole node's come last."""
-    pods = (
-        _archive("a0", "a", "3"),
-        build.pod("a1", node="a", cpu="1"),
-        _archive("b0", "b", "2"),
-        build.pod("b1", node="b", cpu="2"),
-    )
-    answer = _held(*pods)
-    (first, *_, last) = answer.suggestions
-    assert first.changes == (leaves("b1", "b"),)
-    assert leaves("a0", "a") in last.changes
-    assert "PodDisruptionBudget default/archive refuses the eviction of default/a0 now" in answer.notes
+    small, equal = build.pod("a1", node="a", cpu="1"), build.pod("b1", node="b", cpu="2")
+    answer = kept(archive("a0", "a", "3"), small, archive("b0", "b", "2"), equal)
+    leaving = [
+        [change.pod for change in each.changes if isinstance(change, RemovePod)]
+        for each in answer.suggestions
+    ]
+    assert (leaving[0], "a0" in leaving[-1]) == (["b1"], True)
+    assert told(answer) == snapshot
 
 
 @pytest.mark.parametrize(("allowed", "phase"), [(1, "Running"), (0, "Pending")])
 def test_a_budget_that_lets_a_pod_go_holds_nobody(allowed: int, phase: str) -> None:
-    answer = _held(_archive("a0", "a", "3", phase), _archive("b0", "b", "4", phase), allowed=allowed)
-    assert answer.suggestions[0].changes == (leaves("a0", "a"),)
-    assert not any("PodDisruptionBudget" in note for note in answer.notes)
+    answer = kept(archive("a0", "a", "3", phase), archive("b0", "b", "4", phase), allowed=allowed)
+    assert texts(answer)[0] == ("pod default/a0 leaves node a",)
+    assert answer.notes == ()
+
+
+def test_no_proposal_takes_away_a_replica_of_the_simulation() -> None:
+    """The first two replicas run only in thought: the pod that runs is to leave, or the node to grow."""
+    node = build.node("n", allocatable={"cpu": "3", "pods": "9"})
+    cluster = loaded(node, build.pod("zz", node="n", cpu="1"))
+    pod = build.pod(labels={"app": "web"}, cpu="1", spec={"schedulerName": NAME})
+    document = workload("Deployment", "web", pod, 3)
+    manifest = parse_manifest(document, namespace="default", semantics=cluster.settings.semantics)
+    (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(1))
+    assert simulation.n_placed == 2
+    assert simulation.next is not None
+    assert texts(simulation.next) == [("pod default/zz leaves node n",), ("node n has 1 more cpu",)]
+
+
+def test_what_would_help_more_replicas_is_no_change_that_all_of_them_share() -> None:
+    """With matchLabelKeys, all replicas of a Deployment are of one revision again: no more of them fit."""
+    shared = {"AddMatchLabelKey", "RecreateWithMatchLabelKey", "RollOutInPlace"}
+    cluster, pod = Cluster(zoned("a1 b1"), ONE_PER_ZONE[:2]), of_revision(2, "new", affinity=alone_per_zone())
+    assert shared <= set(chain(*changes(cluster.explain(pod))))
+    asked = changes(cluster.explain(pod, adds_replicas=True))
+    assert asked
+    assert shared.isdisjoint(chain(*asked))
+
+
+def test_a_group_evicts_with_its_own_priority() -> None:
+    """Its member has a lower priority than the pod that ends."""
+    cluster = Cluster(sized(a="1"), [PREEMPTED])
+    state = cluster.state()
+    key = GroupKey(GroupKind.KUBERNETES, "default", "g")
+    state.groups.upsert(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    member = nominated("a", 0, schedulingGroup={"podGroupName": "g"})
+    answer = explain(cluster.request(member, state))
+    assert answer.notes == ("nominated to node a, where these pods end: default/low",)
+
+
+def test_the_room_that_is_kept_for_a_nominated_pod_is_told_to_pods_that_are_no_more_important() -> None:
+    cluster = Cluster(sized(a="1"))
+    state = cluster.state()
+    state.nominate(decoded(nominated("a")), "a")
+    answer = explain(cluster.request(prior("low", 1), state))
+    assert answer.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert answer.notes == ("room is kept for nominated pods: default/high (priority 9) on node a",)
+    assert explain(cluster.request(prior("top", 10), state)).notes == ()

@@ -29,6 +29,7 @@ from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import MANIFESTS
 from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
+from tests.support.workloads import workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,18 +37,14 @@ VIEWER = MANIFESTS / "explain" / "viewer.yaml"
 OUTSIDE = ("--bind-address", "0.0.0.0")
 MAY_GET = {"nonResourceURLs": ["/ui"], "verbs": ["get"]}
 MAY_LIST = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-WORKLOAD = """
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web-%d}
-spec: {replicas: 1200, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}
----
-"""
 
 
 def workloads(number: int) -> str:
     """Return a manifest of this number of Deployments."""
-    return "".join(WORKLOAD % one for one in range(number))
+    made = (
+        workload("Deployment", f"web-{one}", build.pod(labels={"app": "web"}), 1200) for one in range(number)
+    )
+    return "\n---\n".join(map(json.dumps, made))
 
 
 @dataclass
@@ -196,23 +193,6 @@ async def test_a_viewer_sees_pods_of_all_namespaces(outside: Port) -> None:
     assert {one["pod"] for one in pending["groups"][0]["shown"]} == {"mine-waits", "theirs-waits"}
     question = {"like": {"namespace": "theirs", "name": "theirs-waits"}}
     assert (await outside.ask("/api/v1/what-if", "viewer", method="POST", body=question))[0] == 200
-
-
-async def test_a_stream_ends_once_its_viewer_has_lost_the_right(outside: Port, tmp_path: Path) -> None:
-    """At the next decision: an answer about a right is used for ten seconds."""
-    token = new_account(outside.cluster, tmp_path, "leaving", MAY_GET, MAY_LIST)
-    headers = {"Authorization": f"Bearer {token}"}
-    url = f"https://127.0.0.1:{outside.daemon.port}/api/v1/stream"
-    async with asyncio.timeout(60), outside.daemon.session.get(url, headers=headers, ssl=False) as answer:
-        assert await answer.content.readline() == b"event: now\n"
-        role = outside.cluster.store.get(CLUSTER_ROLE, "", "leaving")
-        outside.cluster.store.rewrite(CLUSTER_ROLE, {**role, "rules": []})
-        number = 0
-        while await answer.content.readline():
-            number += 1
-            if number % 20 == 0:
-                add_pod(outside.cluster, "mine", f"seen-{number}")
-    assert answer.content.at_eof()
 
 
 async def test_every_answer_has_the_policy(outside: Port) -> None:

@@ -113,7 +113,7 @@ def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
 
 
 @given(made=st.lists(pods(), max_size=10))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
     """Numbers of pods, of declaring pods (of soft rules in total), and the room of anti-affinity and spread."""
     driver = cluster(made)
@@ -155,7 +155,7 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
 
 
 @given(made=st.lists(pods(shares=True), max_size=10))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) -> None:
     """Without terminating pods, which the enforcer leaves out."""
     made = [{**pod, "terminating": False} for pod in made]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Generator
 
@@ -21,6 +20,7 @@ from scheduler.tools.page.what_if_service import BusyError, WhatIfService
 from tests.support.build import node, pod
 from tests.support.device_documents import device_slice
 from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.json_cluster import encoded
 
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
@@ -110,27 +110,6 @@ spec:
   replicas: 2
   template: {spec: {priorityClassName: %s, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
 """
-#: Three replicas with a device each, in earlier versions of the API.
-CLAIMING = """
-{apiVersion: resource.k8s.io/v1beta1, kind: DeviceClass, metadata: {name: gpu}, spec: {}}
----
-apiVersion: resource.k8s.io/v1beta1
-kind: ResourceClaimTemplate
-metadata: {name: gpu}
-spec: {spec: {devices: {requests: [{name: r, deviceClassName: gpu}]}}}
----
-apiVersion: v1
-kind: ReplicationController
-metadata: {name: train}
-spec:
-  replicas: 3
-  template:
-    spec:
-      containers: [{name: c, image: i}]
-      resourceClaims: [{name: g, resourceClaimTemplateName: gpu}]
----
-{apiVersion: v1, kind: Secret, metadata: {name: gpu}}
-"""
 #: A Job of three of the six members of a group.
 HALF_OF_GROUP = """
 apiVersion: batch/v1
@@ -144,7 +123,17 @@ spec:
     spec:
       schedulerName: affinity-scheduler
       containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+      resourceClaims: [{name: g, resourceClaimTemplateName: gpu}]
 ---
+"""
+#: In an earlier version of the API.
+CLAIMED = """
+{apiVersion: resource.k8s.io/v1beta1, kind: DeviceClass, metadata: {name: gpu}, spec: {}}
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: gpu}
+spec: {spec: {devices: {requests: [{name: r, deviceClassName: gpu}]}}}
 """
 
 
@@ -174,29 +163,15 @@ async def test_pods_have_the_priority_of_their_class(priority_class: str, n_plac
     assert told in answer.notes
 
 
-async def test_a_manifests_claims_are_made_from_its_templates() -> None:
-    """And its other objects count, in whichever version; what is left out is told."""
+async def test_the_manifests_of_a_group_are_placed_together() -> None:
+    """As `simulate` has it: all six members are needed, and each finds its place and a device."""
     settings = default_settings()
     cluster = LoadedCluster(settings)
-    cluster.state.upsert_node(decode_node(json.dumps(node("a")).encode()))
-    rows = {row.name: row for row in cluster.kinds}
-    cluster.create(rows["ResourceSlice"], device_slice("a", 2))
+    cluster.state.upsert_node(decode_node(encoded(node("a", allocatable={"cpu": "6", "pods": "9"}))))
+    slices = next(row for row in cluster.kinds if row.name == "ResourceSlice")
+    cluster.create(slices, device_slice("a", 6))
     service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
-    answer = await service.answer(WhatIfRequest(manifest=CLAIMING))
-    (simulation,) = answer.then
-    assert (simulation.n_placed, simulation.n_replicas) == (2, 3)
-    assert answer.notes == (
-        "read ReplicationController, DeviceClass, ResourceClaimTemplate; left out Secret",
-    )
-    misspelt = WhatIfRequest(manifest=CLAIMING.replace("resourceClaims", "resourceClaim"))
-    with pytest.raises(SettingsError, match='unknown field; did you mean "resourceClaims"'):
-        await service.answer(misspelt)
-
-
-async def test_the_manifests_of_a_group_are_placed_together() -> None:
-    """As `simulate` has it: all six members are needed, and each finds its place."""
-    driver = Driver()
-    driver.node("n", allocatable={"cpu": "6", "pods": "9"})
-    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
-    answer = await service.answer(WhatIfRequest(manifest=HALF_OF_GROUP % "a" + HALF_OF_GROUP % "b"))
+    manifest = HALF_OF_GROUP % "a" + HALF_OF_GROUP % "b" + CLAIMED
+    answer = await service.answer(WhatIfRequest(manifest=manifest))
     assert [simulation.n_placed for simulation in answer.then] == [3, 3]
+    assert answer.notes[0] == "read Job (2), DeviceClass, ResourceClaimTemplate"

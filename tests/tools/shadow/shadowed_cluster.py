@@ -21,9 +21,7 @@ from tests.support.waiting import until
 
 #: By PriorityClass. Suites before this one may have left classes with plainer names on the server.
 _PRIORITIES: Final = {"shadowed-low": -5, "shadowed-high": 1000}
-_LOCAL, _DYNAMIC, _AT_ONCE, _DRIVER = "local", "dynamic", "at-once", "ebs.csi.aws.com"
-#: Kinds of claims for which no pod waits after its decision: unbound, bound, not there, or of an earlier pod.
-_SETTLED: Final = (_AT_ONCE, "bound", "bound", "missing", "known")
+_CLASS, _DRIVER = "dynamic", "ebs.csi.aws.com"
 _CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
 _VOLUMES: Final = "/api/v1/persistentvolumes"
 _PATHS: Final = {
@@ -33,7 +31,6 @@ _PATHS: Final = {
     "PersistentVolume": _VOLUMES,
     "PersistentVolumeClaim": _CLAIMS,
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
-    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
 }
 #: Not to wait for anything: it keeps what happens apart, so that no order but one explains a decision.
@@ -43,49 +40,36 @@ _NOW: Final = {"gracePeriodSeconds": 0}
 
 async def create_classes(api: Api) -> None:
     """Create the priority and storage classes of all lives, unless an earlier test has."""
-    if (await api.get(f"{_PATHS['StorageClass']}/{_LOCAL}")).code == HTTPStatus.OK:
+    if (await api.get(f"{_PATHS['StorageClass']}/{_CLASS}")).code == HTTPStatus.OK:
         return
     for name, value in _PRIORITIES.items():
         await _create(api, {"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
-    await _create(api, storage.storage_class(_LOCAL, "kubernetes.io/no-provisioner"))
-    await _create(api, storage.storage_class(_DYNAMIC, "d.example.com"))
-    await _create(api, storage.storage_class(_AT_ONCE, "d.example.com", mode="Immediate"))
+    await _create(api, storage.storage_class(_CLASS, "d.example.com"))
 
 
 class Life:
     """
     One cluster and its pods, which are of the scheduler `scheduler_name`.
 
-    With `with_waits` there are claims that are bound only once a node was chosen for their pod.
+    With `with_waits` there are claims, which are bound only once a node was chosen for their pod. How volumes of other
+    kinds decide is recorded (tests/data).
     """
 
     def __init__(self, api: Api, number: int, scheduler_name: str, *, with_waits: bool) -> None:
         self._api, self._number, self._scheduler_name = api, number, scheduler_name
-        self._claim_kinds = [*([_LOCAL, _LOCAL, _DYNAMIC] if with_waits else ()), *_SETTLED]
+        self._with_waits = with_waits
         self._chance = Random(number)
         self._cluster = Cluster(self._chance)
         self._cluster.n_nodes = min(self._cluster.n_nodes, 40)
         templates = Templates(self._chance)
         self._templates = [templates.draw() for _ in range(self._chance.choice([1, 3, 9]))]
-        self._claims: list[str] = []
         #: Paths of the pods that were decided, and whether each has a node.
         self._pods: dict[str, bool] = {}
 
     async def begin(self) -> None:
-        """Create nodes, namespaces, and volumes that wait for claims."""
+        """Create nodes and namespaces."""
         for applied in self._cluster.beginning():
             await self._apply(applied)
-        for index in range(self._cluster.n_nodes):
-            limit = self._chance.choice([None, 1, 3])
-            made = storage.csi_node(f"n{index}")
-            driver = {"name": _DRIVER, "nodeID": "n"} | ({"allocatable": {"count": limit}} if limit else {})
-            made["spec"]["drivers"] = [driver]
-            await _create(self._api, made)
-        for index in range(8):
-            where = self._chance.choice([f"{ZONE} in z0", f"{ZONE} in z1,z2", f"{ZONE} notin z0"])
-            size = self._chance.choice(["1Gi", "2Gi"])
-            name = f"local-{self._number}-{index}"
-            await _create(self._api, storage.volume(name, _LOCAL, capacity=size, terms=[node_term(where)]))
 
     async def play(self, n_pods: int) -> None:
         """Create pods, each once the one before is decided, and change the cluster now and then."""
@@ -101,7 +85,7 @@ class Life:
         for is_bound in (False, True):
             for path in [path for path, bound in self._pods.items() if bound == is_bound]:
                 await self._api.delete(path, _NOW)
-        for kind in ("PersistentVolumeClaim", "PersistentVolume", "CSINode", "Service", "Node"):
+        for kind in ("PersistentVolumeClaim", "PersistentVolume", "Service", "Node"):
             for found in (await self._api.get(_PATHS[kind])).ok["items"]:
                 path = f"{_PATHS[kind]}/{found['metadata']['name']}"
                 if found["metadata"].get("finalizers"):
@@ -156,20 +140,10 @@ class Life:
             spec["tolerations"] = [toleration("node.kubernetes.io/unschedulable"), toleration("k", "Exists")]
         if chance.random() < 0.15:
             spec["containers"][0]["resources"] = {"requests": {"cpu": chance.choice(["900m", "2", "3"])}}
-        if chance.random() < 0.1:
-            spec["initContainers"] = [
-                {"name": "i", "image": "web:1", "resources": {"requests": {"cpu": "2"}}},
-                {
-                    "name": "s",
-                    "image": "s",
-                    "restartPolicy": "Always",
-                    "resources": {"requests": {"cpu": "1"}},
-                },
-            ]
         claim = ""
-        if chance.random() < 0.25:
-            made["metadata"]["namespace"] = "default"
-            claim = await self._new_claim(name)
+        if self._with_waits and chance.random() < 0.25:
+            made["metadata"]["namespace"], claim = "default", name
+            await _create(self._api, storage.claim(name, _CLASS))
             await asyncio.sleep(_PAUSE_S)
             spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
         space = made["metadata"]["namespace"]
@@ -188,51 +162,22 @@ class Life:
 
         await until(decided, what=f"a decision on {name}")
 
-    async def _new_claim(self, name: str) -> str:
-        """Return the name of a claim: one that is there, a new one of any kind, or one that does not exist."""
-        chance = self._chance
-        kind = chance.choice(self._claim_kinds)
-        if kind == "missing" or (kind == "known" and not self._claims):
-            return "missing"
-        if kind == "known":
-            return chance.choice(self._claims)
-        is_bound = kind == "bound"
-        mode = chance.choice(["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"])
-        claim = storage.claim(
-            name, "" if is_bound else kind, volume=f"v-{name}" if is_bound else "", modes=[mode]
-        )
-        claim["spec"]["resources"]["requests"]["storage"] = "1Gi"
-        stored = await _create(self._api, claim)
-        self._claims.append(name)
-        if is_bound:
-            terms = chance.choice([None, [node_term(f"{ZONE} in z0,z1")]])
-            await self._create_volume(f"v-{name}", "", mode, stored, terms)
-        return name
-
     async def _provision(self, claim: str) -> None:
         """Make the volume of a claim for which a node was chosen, as a provisioner does."""
         found = await self._api.get(f"{_CLAIMS}/{claim}")
         if found.code == 404 or found.ok["spec"].get("volumeName"):
             return
         node = found.ok["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node")
-        if node is None or found.ok["spec"]["storageClassName"] != _DYNAMIC:
+        if node is None:
             return
-        (mode,) = found.ok["spec"]["accessModes"]
         labels = (await self._api.get(f"/api/v1/nodes/{node}")).ok["metadata"]["labels"]
-        terms = [node_term(f"{ZONE} in {labels[ZONE]}")] if ZONE in labels else None
-        await self._create_volume(f"pvc-{claim}", _DYNAMIC, mode, found.ok, terms)
-
-    async def _create_volume(
-        self, name: str, class_name: str, mode: str, claim: Json, terms: list[Json] | None
-    ) -> None:
         made = storage.volume(
-            name,
-            class_name,
-            modes=[mode],
-            terms=terms,
-            claimed_by=f"default/{claim['metadata']['name']}",
-            claim_uid=claim["metadata"]["uid"],
-            source={"csi": {"driver": _DRIVER, "volumeHandle": name}},
+            f"pvc-{claim}",
+            _CLASS,
+            terms=[node_term(f"{ZONE} in {labels[ZONE]}")] if ZONE in labels else None,
+            claimed_by=f"default/{claim}",
+            claim_uid=found.ok["metadata"]["uid"],
+            source={"csi": {"driver": _DRIVER, "volumeHandle": claim}},
         )
         await self._api.post(_VOLUMES, _as_new(made))
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.tools.shadow.orders import RACE_S
@@ -40,32 +43,39 @@ def waiting(watched: Watched, n_pods: int, **more: Any) -> list[Json]:
     return pods
 
 
-def place(watched: Watched, topology: Json | None = None, cpu: str = "3", **nodes: str) -> None:
-    """Show members pending, and then each on its node."""
-    pods = {name: member(name, len(nodes), cpu, topology) for name in nodes}
-    for pod in pods.values():
-        watched.see(pod)
-    for name, node in nodes.items():
-        watched.see(on(pods[name], node), after_s=0.1)
-
-
 def compared(watched: Watched) -> tuple[int, int, int]:
     report = watched.shadow.report()
     assert not list(watched.shadow.state.groups.keys())
     return report.n_bound, report.n_alike, len(report.differences)
 
 
-def test_a_group_in_another_rack_than_ours_is_as_good() -> None:
-    """Ours is the tighter one."""
-    watched = Watched(racks("a1", "a2", "b1", "b2", "b3"))
-    place(watched, IN_ONE_RACK, m0="b1", m1="b2")
-    assert compared(watched) == (1, 1, 0)
-
-
-def test_members_whose_places_are_ours_in_another_order_are_as_we_would() -> None:
-    watched = Watched(racks("a1", "a2"))
-    place(watched, IN_ONE_RACK, m0="a2", m1="a1")
-    assert compared(watched) == (1, 1, 0)
+@pytest.mark.parametrize(
+    ("names", "topology", "cpu", "places", "cause"),
+    [
+        # Ours is the tighter one.
+        pytest.param("a1 a2 b1 b2 b3", IN_ONE_RACK, "3", "b1 b2", None, id="another rack than ours"),
+        pytest.param("a1 a2", IN_ONE_RACK, "3", "a2 a1", None, id="our places in another order"),
+        # No order of its own members' binds is tried.
+        pytest.param(
+            "a1 a2 b1", IN_ONE_RACK, "3", "a1 b1", Cause.RULE, id="two racks, where one is required"
+        ),
+        pytest.param("a1 a2 b1", NEAR, "3", "a1 b1", Cause.SCORE, id="more racks than need be"),
+        pytest.param("a1 a2", {}, "3", "a1 a1", Cause.RULE, id="a node without room for both"),
+        pytest.param("a1 a2", {}, "1", "a2 a1", None, id="two small members spread over two nodes"),
+        pytest.param("a1 a2", {}, "1", "a1 a1", Cause.SCORE, id="two small members on one node"),
+    ],
+)
+def test_a_group_is_placed_as_by_us_or_differs_by_a_cause(
+    names: str, topology: Json, cpu: str, places: str, cause: Cause | None, snapshot: SnapshotAssertion
+) -> None:
+    watched = Watched(racks(*names.split()))
+    pods = waiting(watched, 2, topology=topology, cpu=cpu)
+    for pod, node in zip(pods, places.split(), strict=True):
+        watched.see(on(pod, node), after_s=0.1)
+    assert compared(watched) == ((1, 1, 0) if cause is None else (1, 0, 1))
+    differences = watched.shadow.report().differences
+    assert [each.cause for each in differences] == ([] if cause is None else [cause])
+    assert [each.explanation for each in differences] == snapshot
 
 
 def test_a_group_is_compared_in_pieces() -> None:
@@ -76,21 +86,6 @@ def test_a_group_is_compared_in_pieces() -> None:
     watched.see(last[0], after_s=0.1)
     assert sum(1 for _ in watched.shadow.apply(PodSeen(decoded(last[1])), watched.now_s)) >= 4
     assert compared(watched) == (1, 1, 0)
-
-
-def test_a_group_in_two_racks_breaks_its_rule() -> None:
-    watched = Watched(racks("a1", "a2", "b1"))
-    place(watched, IN_ONE_RACK, m0="a1", m1="b1")
-    assert compared(watched) == (1, 0, 1)
-    assert (watched.difference.cause, watched.difference.pod) == (Cause.RULE, "m0")
-    text = "pod group default/g: it is in 2 domains of rack, here in 1"
-    assert watched.difference.explanation == text, "no order of its own members' binds is tried"
-
-
-def test_more_racks_than_need_be_are_a_difference_of_score() -> None:
-    watched = Watched(racks("a1", "a2", "b1"))
-    place(watched, NEAR, m0="a1", m1="b1")
-    assert watched.difference.cause is Cause.SCORE
 
 
 def test_a_half_of_a_group_breaks_its_rule_once_no_other_member_follows() -> None:
@@ -111,25 +106,6 @@ def test_a_group_whose_last_members_may_still_come_is_compared_at_the_end() -> N
         watched.see(on(pod, node), after_s=0.1)
     watched.shadow.end(watched.now_s)
     assert compared(watched) == (1, 1, 0)
-
-
-def test_the_points_of_members_count_in_any_order() -> None:
-    """Two small members spread over two nodes; both on one are behind."""
-    watched = Watched(racks("a1", "a2"))
-    place(watched, cpu="1", m0="a2", m1="a1")
-    assert compared(watched) == (1, 1, 0)
-    watched = Watched(racks("a1", "a2"))
-    place(watched, cpu="1", m0="a1", m1="a1")
-    assert watched.difference.cause is Cause.SCORE
-    text = "pod group default/g: no order of the members makes a1 one of the best"
-    assert watched.difference.explanation.startswith(text)
-
-
-def test_a_node_without_room_for_its_members_breaks_a_rule() -> None:
-    watched = Watched(racks("a1", "a2"))
-    place(watched, m0="a1", m1="a1")
-    assert watched.difference.cause is Cause.RULE
-    assert "a1 is refused here beside the other members" in watched.difference.explanation
 
 
 def test_a_change_shortly_before_may_explain_where_the_group_is() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decide import ScheduleResult, decide
@@ -77,46 +78,42 @@ def on(pod: build.Json, node: str) -> build.Json:
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
 
-def test_any_of_the_best_nodes_is_as_we_would() -> None:
-    watched = Watched(zoned("a1 a2 b1"))
-    watched.bind(needs("p"), "b1")
+FIRST, SECOND = ("first", "a1", 10.0), ("second", "a1", 10.0)
+ONLY_DB = zoned("b1", taints=["only=db:NoSchedule"])
+MANY = [build.node(f"n{number}") for number in range(300)]
+SOON_S, LATE_S = RACE_S / 4, RACE_S * 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "binds", "causes"),
+    [
+        (zoned("a1 a2 b1"), [("p", "b1", 10.0)], []),
+        (zoned("a1 b1"), [FIRST, SECOND], [Cause.SCORE]),
+        ([*zoned("a1"), *ONLY_DB], [("p", "b1", 10.0)], [Cause.RULE]),
+        (MANY, [("first", "n0", 10.0), ("second", "n0", 10.0)], [Cause.SAMPLING]),
+        # Without `first`, a1 would have been as good for `second`; long after it, it has fewer points.
+        (zoned("a1 b1"), [FIRST, ("second", "a1", SOON_S)], [Cause.RACE]),
+        (zoned("a1 b1"), [FIRST, ("second", "a1", LATE_S)], [Cause.SCORE]),
+        # a1 is the fuller node when `second` goes there, and not once b1 has got the large pod.
+        (zoned("a1 b1"), [FIRST, SECOND, ("large", "b1", SOON_S)], [Cause.RACE]),
+        (zoned("a1 b1"), [FIRST, SECOND, ("large", "b1", LATE_S)], [Cause.SCORE]),
+    ],
+    ids=["best", "worse", "refused", "sampled", "after-a-bind", "long-after", "before-a-bind", "long-before"],
+)
+def test_a_bind_is_as_ours_or_a_difference_with_its_cause(
+    nodes: list[build.Json],
+    binds: list[tuple[str, str, float]],
+    causes: list[Cause],
+    snapshot: SnapshotAssertion,
+) -> None:
+    watched = Watched(nodes)
+    for name, node, after_s in binds:
+        watched.bind(needs(name, "3" if name == "large" else "1"), node, after_s=after_s)
     report = watched.shadow.report()
-    assert (report.n_bound, report.n_alike, report.n_tied, report.differences) == (1, 1, 1, ())
-
-
-def test_a_node_with_fewer_points_is_told_with_the_plugin_that_makes_most_of_it() -> None:
-    watched = Watched(zoned("a1 b1"))
-    watched.bind(needs("first"), "a1")
-    watched.bind(needs("second"), "a1")
-    found = watched.difference
-    assert (found.cause, found.node, found.here, found.plugin) == (
-        Cause.SCORE,
-        "a1",
-        "b1",
-        "NodeResourcesFit",
-    )
-    assert found.behind > 0
-    assert found.explanation.startswith(
-        f"b1 has {found.behind} points more; NodeResourcesFit alone gives it "
-    )
-
-
-def test_a_node_that_a_filter_refuses_is_told_with_the_reason() -> None:
-    watched = Watched([*zoned("a1"), *zoned("b1", taints=["only=db:NoSchedule"])])
-    watched.bind(needs("p"), "b1")
-    found = watched.difference
-    assert (found.cause, found.plugin, found.here) == (Cause.RULE, "TaintToleration", "a1")
-    assert found.explanation == "b1 is refused here: node(s) had untolerated taint(s)"
-    assert watched.shadow.report().causes == {Cause.RULE: 1}
-
-
-@pytest.mark.parametrize(("apart_s", "cause"), [(RACE_S / 4, Cause.RACE), (RACE_S * 2, Cause.SCORE)])
-def test_a_bind_shortly_before_is_a_race(apart_s: float, cause: Cause) -> None:
-    """Without `first`, a1 would have been as good for `second`; long after it, it has fewer points."""
-    watched = Watched(zoned("a1 b1"))
-    watched.bind(needs("first"), "a1")
-    watched.bind(needs("second"), "a1", after_s=apart_s)
-    assert watched.difference.cause is cause
+    assert (report.n_bound, report.n_alike) == (len(binds), len(binds) - len(report.differences))
+    assert [each.cause for each in report.differences if each.pod != "large"] == causes
+    assert sum(report.causes.values()) == len(report.differences)
+    assert report.differences == snapshot
 
 
 def test_a_race_whose_order_contradicts_another_race_is_not_proven() -> None:
@@ -128,19 +125,6 @@ def test_a_race_whose_order_contradicts_another_race_is_not_proven() -> None:
     watched.bind(needs("second"), "a1", after_s=RACE_S / 4)
     assert watched.difference.cause is Cause.SCORE
     assert watched.difference.explanation.endswith("no order of the 1 change shortly before explains it")
-
-
-@pytest.mark.parametrize(("apart_s", "cause"), [(RACE_S / 4, Cause.RACE), (RACE_S * 2, Cause.SCORE)])
-def test_a_bind_shortly_after_is_a_race(apart_s: float, cause: Cause) -> None:
-    """a1 is the fuller node when `second` goes there, and not once b1 has got the large pod."""
-    watched = Watched(zoned("a1 b1"))
-    watched.bind(needs("first"), "a1")
-    watched.bind(needs("second"), "a1")
-    assert watched.difference.cause is Cause.SCORE
-    watched.bind(needs("large", "3"), "b1", after_s=apart_s)
-    (found,) = (each for each in watched.shadow.report().differences if each.pod == "second")
-    assert found.cause is cause
-    assert ("default/large" in found.explanation) == (cause is Cause.RACE)
 
 
 def test_a_pod_that_was_left_pending_is_decided_again() -> None:
@@ -205,13 +189,6 @@ def test_a_long_message_is_cut() -> None:
     watched.see(pod)
     watched.see(unschedulable(pod, "x" * 100_000))
     assert len(watched.difference.explanation) < 5_000
-
-
-def test_fewer_points_among_very_many_nodes_may_be_a_sample() -> None:
-    watched = Watched([build.node(f"n{number}") for number in range(300)])
-    watched.bind(needs("first"), "n0")
-    watched.bind(needs("second"), "n0")
-    assert watched.difference.cause is Cause.SAMPLING
 
 
 @pytest.mark.parametrize(

@@ -58,37 +58,30 @@ def test_an_issued_pair_is_valid_for_its_hosts_and_time():
 GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
 
 
+def kept(
+    authorities: bytes = GOOD.authorities, cert: bytes = GOOD.pair.cert, key: bytes = GOOD.pair.key
+) -> TrustedKeyPair:
+    return TrustedKeyPair(authorities, KeyPair(cert, key))
+
+
+EMPTY, RUBBISH = kept(b"", b"", b""), kept(b"x", b"y", b"z")
+MIXED_UP, OF_ANOTHER = kept(key=OTHER.pair.key), kept(OTHER.authorities)
+RENEWED_S = NOW_S + LIFETIME_S - RENEW_BEFORE_S
+
+
 @pytest.mark.parametrize(
     ("trusted", "host", "now_s", "reason"),
     [
-        pytest.param(TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="empty Secret"),
-        pytest.param(TrustedKeyPair(b"x", KeyPair(b"y", b"z")), HOST, NOW_S, "there is none", id="rubbish"),
-        pytest.param(
-            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, b"")),
-            HOST,
-            NOW_S,
-            "there is none",
-            id="no key",
-        ),
-        pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S, "it expires soon", id="a month left"),
-        pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S - 1, None, id="more than a month left"),
+        pytest.param(EMPTY, HOST, NOW_S, "there is none", id="empty Secret"),
+        pytest.param(RUBBISH, HOST, NOW_S, "there is none", id="rubbish"),
+        pytest.param(kept(key=b""), HOST, NOW_S, "there is none", id="no key"),
+        pytest.param(GOOD, HOST, RENEWED_S, "it expires soon", id="a month left"),
+        pytest.param(GOOD, HOST, RENEWED_S - 1, None, id="more than a month left"),
         pytest.param(GOOD, HOST, NOW_S + LIFETIME_S, "it has expired", id="the last second"),
         pytest.param(GOOD, HOST, NOW_S - MONTH_S, "it is not valid yet", id="from the future"),
         pytest.param(GOOD, "other.svc", NOW_S, "it is for other names", id="renamed"),
-        pytest.param(
-            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, OTHER.pair.key)),
-            HOST,
-            NOW_S,
-            "its key does not match",
-            id="mixed up",
-        ),
-        pytest.param(
-            TrustedKeyPair(OTHER.authorities, GOOD.pair),
-            HOST,
-            NOW_S,
-            "its authority is not known",
-            id="another authority",
-        ),
+        pytest.param(MIXED_UP, HOST, NOW_S, "its key does not match", id="mixed up"),
+        pytest.param(OF_ANOTHER, HOST, NOW_S, "its authority is not known", id="another authority"),
     ],
 )
 def test_a_pair_that_is_no_longer_valid_is_replaced(trusted, host, now_s, reason):
@@ -174,7 +167,7 @@ async def test_a_clock_that_is_set_back_does_not_delay_a_renewed_pair():
     shared, clock, now = Shared(trusted=GOOD), Clock(), Clock()
     replica = Replica(shared, clock, now)
     await replica.rotation.check()
-    clock.now_s = NOW_S + LIFETIME_S - RENEW_BEFORE_S
+    clock.now_s = RENEWED_S
     await replica.rotation.check()
     clock.now_s -= 3600
     now.now_s += LEARN_S
@@ -187,7 +180,7 @@ async def test_an_emptied_secret_is_refilled_and_every_served_pair_stays_trusted
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     for replica in replicas:
         await replica.rotation.check()
-    shared.trusted = TrustedKeyPair(b"", KeyPair(b"", b""))
+    shared.trusted = EMPTY
     for _ in range(3):
         for replica in replicas:
             await replica.rotation.check()
@@ -211,8 +204,6 @@ async def test_another_pair_in_the_secret_is_served_at_once():
 # Without the right to write the Secret
 
 NO_RIGHT = Forbidden(403, "Forbidden", "cannot patch resource secrets")
-EMPTY = TrustedKeyPair(b"", KeyPair(b"", b""))
-RUBBISH = TrustedKeyPair(b"x", KeyPair(b"y", b"z"))
 
 
 @pytest.mark.parametrize("left_s", [RENEW_BEFORE_S, 1.0])
@@ -255,12 +246,8 @@ async def test_a_restarted_replica_serves_the_old_pair_while_it_is_valid(left_s,
         pytest.param(GOOD, LIFETIME_S, id="expired for good"),
         pytest.param(EMPTY, 0.0, id="an empty Secret"),
         pytest.param(RUBBISH, 0.0, id="rubbish"),
-        pytest.param(TrustedKeyPair(OTHER.authorities, GOOD.pair), 0.0, id="another authority"),
-        pytest.param(
-            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, OTHER.pair.key)),
-            LIFETIME_S - 1,
-            id="mixed up, and expires soon",
-        ),
+        pytest.param(OF_ANOTHER, 0.0, id="another authority"),
+        pytest.param(MIXED_UP, LIFETIME_S - 1, id="mixed up, and expires soon"),
     ],
 )
 async def test_a_restarted_replica_serves_nothing_that_clients_refuse(stored, late_s):
@@ -288,7 +275,7 @@ async def test_a_running_replica_serves_on_whatever_the_secret_has(stored):
 
 async def test_what_a_user_writes_amid_a_renewal_is_not_published():
     """The served pair stays trusted, and the next check writes a new pair."""
-    shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
+    shared, clock = Shared(trusted=GOOD), Clock(RENEWED_S)
     shared.faster = RUBBISH
     replica = Replica(shared, clock)
     assert not await replica.rotation.check()
@@ -300,7 +287,7 @@ async def test_what_a_user_writes_amid_a_renewal_is_not_published():
 
 async def test_two_replicas_that_renew_at_once_agree():
     """Both have read the old pair before one of them writes."""
-    shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
+    shared, clock = Shared(trusted=GOOD), Clock(RENEWED_S)
     replicas = [Replica(shared, clock), Replica(shared, clock)]
     assert await asyncio.gather(*(replica.rotation.check() for replica in replicas)) == [True, True]
     assert shared.n_writes == 1

@@ -108,7 +108,7 @@ def test_another_value_is_refused() -> None:
     assert 'expected "true" or "false"' in message
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(pod=pods())
 def test_the_spec_alone_requires_what_it_requires_with_the_annotation(pod: Json) -> None:
     """Where everything has a field."""

@@ -81,7 +81,7 @@ def pods(draw: st.DrawFn) -> Json:
     return pod
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pod=pods(), merges_fields=st.booleans())
 def test_a_merged_pod_stays_unchanged(pod, merges_fields):
     answer = mutated(pod, merges_fields=merges_fields)
@@ -92,7 +92,7 @@ def test_a_merged_pod_stays_unchanged(pod, merges_fields):
     assert (again.status, again.patch) == (None, [])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pod=pods(), changed=labels)
 def test_a_second_run_with_other_labels_gives_the_same_as_one_run_with_them(pod, changed):
     """Except for the order of terms, which has no meaning."""
@@ -122,7 +122,7 @@ def _unordered(pod: Json) -> tuple[Any, ...]:
     return own, marker, [sorted(json.dumps(item, sort_keys=True) for item in items) for items in lists]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(pod=pods())
 def test_validate_can_read_every_pod_that_mutate_allows(pod):
     answer = mutated(pod)
@@ -198,13 +198,13 @@ def answer_to(body: bytes, merges_fields: bool) -> None:
             assert status["message"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(body=mutants(), merges_fields=st.booleans())
 def test_any_mutated_review_is_answered(body, merges_fields):
     answer_to(body, merges_fields)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(body=st.binary(max_size=200))
 def test_any_bytes_are_answered(body):
     answer_to(body, merges_fields=True)

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from unittest import mock
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from scheduler.daemon.metrics.logs import configure
+from scheduler.daemon.port import listener as ports
 from scheduler.daemon.port.certificates import TrustedKeyPair, issue
 from scheduler.tools.webhook import server as endpoint
 from scheduler.tools.webhook.metrics import WebhookMetrics
@@ -68,7 +70,9 @@ async def running(trusted: TrustedKeyPair | None, *, body_timeout_s: float = 30.
     }
     logger = configure(verbosity=4, form="text", stream=log)
     asked = Endpoint(judges, metrics=metrics, log=logger, body_timeout_s=body_timeout_s)
-    listener = Listener(asked.application, metrics)
+    # Bodies that never arrive are not waited for at the end.
+    with mock.patch.object(ports, "DRAIN_S", 0.05):
+        listener = Listener(asked.application, metrics)
     if trusted is not None:
         listener.serve(trusted.pair)
     port = await listener.start(LOOPBACK, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -170,9 +169,8 @@ def test_what_cannot_be_read_is_left_to_the_other_check():
 
 
 def test_only_an_update_that_changes_the_terms_is_refused_for_their_reach():
-    across = json.dumps(anti(build.HOSTNAME, EVERYWHERE))
-    new, old = updated(lambda meta: meta["annotations"].update({OWN: across}))
-    assert reach_validated(new, old=old).status is not None
+    new = in_annotation(anti(build.HOSTNAME, EVERYWHERE))
+    assert reach_validated(new, old=in_annotation({"podAntiAffinity": 1})).status is not None
     relabelled = copy.deepcopy(new)
     relabelled["metadata"]["labels"] = {"app": "other"}
     assert reach_validated(relabelled, old=new).status is None
@@ -181,47 +179,30 @@ def test_only_an_update_that_changes_the_terms_is_refused_for_their_reach():
 # Updates
 
 
-def updated(change: Any) -> tuple[Json, Json]:
-    old = in_annotation({"podAntiAffinity": {HARD: "no list"}})
-    new = copy.deepcopy(old)
-    change(new["metadata"])
-    return new, old
+BROKEN = {OWN: '{"podAntiAffinity": 1}'}
+SOON = {OWN: "{}", GRACE: "soon"}
 
 
-def test_an_update_that_does_not_change_the_terms_is_allowed():
-    """For example of labels and finalizers, even if the stored pod would be refused now."""
-    new, old = updated(lambda meta: meta.update(labels={"app": "other"}, finalizers=[]))
-    assert validated(new, old=old).status is None
-
-
-@pytest.mark.parametrize("affinity", ["{", json.dumps(anti(build.ZONE, EVERYWHERE))])
-def test_a_changed_annotation_is_validated(affinity):
-    """Fields of a pod are immutable, but annotations may change."""
-    new, old = updated(lambda meta: meta["annotations"].update({OWN: affinity}))
-    assert validated(new, old=old).status is not None
-
-
-def test_a_changed_grace_period_is_validated_by_itself():
-    new, old = updated(lambda meta: meta["annotations"].update({GRACE: "soon"}))
-    ((_, field, _),) = validated(new, old=old).causes
-    assert field == f"metadata.annotations[{GRACE}]"
-    new["metadata"]["annotations"][GRACE] = "30"
-    assert validated(new, old=old).status is None
-    stored, changed = copy.deepcopy(new), copy.deepcopy(new)
-    for pod in (stored, changed):
-        pod["metadata"]["annotations"][GRACE] = "soon"
-    changed["metadata"]["annotations"][OWN] = "{}"
-    assert validated(changed, old=stored).status is None
-
-
-def test_annotations_that_only_creation_reads_are_not_validated_at_update():
-    old = in_annotation({})
-    new = copy.deepcopy(old)
-    new["metadata"]["annotations"] |= {
-        OWN: '{"podAffinity": {}}',
-        ANNOTATION["topologySpreadConstraints"]: "{",
-    }
-    assert validated(new, old=old).status is None
+@pytest.mark.parametrize(
+    ("stored", "new", "refused"),
+    [
+        # Even if the stored pod would be refused now.
+        pytest.param(BROKEN, BROKEN, "", id="labels"),
+        pytest.param(BROKEN, {OWN: "{"}, OWN, id="terms that cannot be read"),
+        pytest.param(BROKEN, {OWN: json.dumps(anti(build.ZONE, EVERYWHERE))}, "pods", id="harmful terms"),
+        pytest.param(BROKEN, {**BROKEN, GRACE: "soon"}, GRACE, id="a grace period"),
+        pytest.param(BROKEN, {**BROKEN, GRACE: "30"}, "", id="a valid grace period"),
+        pytest.param({**SOON, **BROKEN}, SOON, "", id="valid terms beside a grace period that is not"),
+        pytest.param({}, {ANNOTATION["topologySpreadConstraints"]: "{"}, "", id="what creation alone reads"),
+    ],
+)
+def test_of_an_update_only_changed_annotations_are_validated(stored, new, refused):
+    """Fields of a pod are immutable, but annotations, labels and finalizers may change."""
+    old, updated = (build.pod("web-0", annotations=each) for each in (stored, new))
+    updated["metadata"] |= {"labels": {"app": "other"}, "finalizers": []}
+    status = validated(updated, old=old).status
+    assert (status is not None) == bool(refused)
+    assert status is None or refused in status["message"]
 
 
 def test_names_of_ours_that_nothing_reads_are_warned_of() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import yaml
+from syrupy.assertion import SnapshotAssertion
 
 from scheduler.engine.framework.kinds import KINDS as WATCHED
 from scheduler.engine.model.json_fields import FieldTree
@@ -56,79 +58,59 @@ def test_every_field_of_the_api_is_known() -> None:
     assert list(unknown_fields(yaml.safe_load(DEPLOYMENT))) == []
 
 
+def found_in(document: Any) -> str:
+    """Return the one field that is named, and what is said of it."""
+    ((path, text),) = unknown_fields(document)
+    return f"{path}: {text}"
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "path", "text"),
+    ("old", "new"),
     [
-        ("replicas", "replicaz", "spec.replicaz", 'unknown field; did you mean "replicas"?'),
-        (
-            "labelSelector",
-            "labelSelecter",
-            "spec.template.spec.affinity.podAntiAffinity"
-            ".requiredDuringSchedulingIgnoredDuringExecution[0].labelSelecter",
-            'unknown field; did you mean "labelSelector"?',
-        ),
-        (
-            "cpu: 1",
-            "cpus: 1",
-            "spec.template.spec.containers[0].resources.requests.cpus",
-            'must be a standard resource for containers; did you mean "cpu"?',
-        ),
-        ("nodeSelector", "zzz", "spec.template.spec.zzz", "unknown field"),
-        ("kind: Deployment", "kind: Deployment\nstrategy: {}", "strategy", "unknown field"),
+        ("replicas", "replicaz"),
+        ("labelSelector", "labelSelecter"),
+        ("cpu: 1", "cpus: 1"),
+        ("nodeSelector", "zzz"),
+        ("kind: Deployment", "kind: Deployment\nstrategy: {}"),
     ],
 )
 def test_a_misspelt_field_is_named_with_the_one_that_is_like_it(
-    old: str, new: str, path: str, text: str
+    old: str, new: str, snapshot: SnapshotAssertion
 ) -> None:
-    assert list(unknown_fields(yaml.safe_load(DEPLOYMENT.replace(old, new, 1)))) == [(path, text)]
+    found = found_in(yaml.safe_load(DEPLOYMENT.replace(old, new, 1)))
+    assert found.partition(":")[0].rpartition(".")[2] in new
+    assert ("did you mean" in found) == (new != "zzz" and "\n" not in new)
+    assert found == snapshot
 
 
 @pytest.mark.parametrize(
-    ("spec", "path", "text"),
+    ("spec", "value"),
     [
-        ("tolerations: [{operator: Exist}]", "tolerations[0].operator", "'Exist'"),
-        ("tolerations: [{effect: NoScheduel}]", "tolerations[0].effect", "'NoScheduel'"),
-        (
-            "topologySpreadConstraints: [{whenUnsatisfiable: DoNotSchedul}]",
-            "topologySpreadConstraints[0].whenUnsatisfiable",
-            "'DoNotSchedul', expected one of DoNotSchedule, ScheduleAnyway; did you mean \"DoNotSchedule\"?",
-        ),
-        (
-            "topologySpreadConstraints: [{nodeTaintsPolicy: honour}]",
-            "topologySpreadConstraints[0].nodeTaintsPolicy",
-            "'honour', expected one of Honor, Ignore; did you mean \"Honor\"?",
-        ),
-        (
-            "topologySpreadConstraints: [{nodeAffinityPolicy: ''}]",
-            "topologySpreadConstraints[0].nodeAffinityPolicy",
-            "'', expected one of Honor, Ignore",
-        ),
+        ("tolerations: [{operator: Exist}]", "Exist"),
+        ("tolerations: [{effect: NoScheduel}]", "NoScheduel"),
+        ("topologySpreadConstraints: [{whenUnsatisfiable: DoNotSchedul}]", "DoNotSchedul"),
+        ("topologySpreadConstraints: [{nodeTaintsPolicy: honour}]", "honour"),
+        ("topologySpreadConstraints: [{nodeAffinityPolicy: ''}]", ""),
         (
             "topologySpreadConstraints: [{labelSelector: {matchExpressions: [{key: a, operator: Gt}]}}]",
-            "topologySpreadConstraints[0].labelSelector.matchExpressions[0].operator",
-            "'Gt', expected one of In, NotIn, Exists, DoesNotExist",
+            "Gt",
         ),
         (
             "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{preference:"
             " {matchExpressions: [{key: a, operator: inn}]}}]}}",
-            "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference"
-            ".matchExpressions[0].operator",
-            "'inn', expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt; did you mean \"In\"?",
+            "inn",
         ),
-        ("preemptionPolicy: Nevr", "preemptionPolicy", "'Nevr', expected one of PreemptLowerPriority, Never"),
-        ("restartPolicy: always", "restartPolicy", "'always', expected one of Always, OnFailure, Never"),
-        (
-            "containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1500m}}}]",
-            "containers[0].resources.requests.cpu",
-            "'2', expected at most the limit '1500m'",
-        ),
+        ("preemptionPolicy: Nevr", "Nevr"),
+        ("restartPolicy: always", "always"),
+        ("containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1500m}}}]", "2"),
     ],
 )
-def test_a_value_that_the_api_server_refuses_is_named(spec: str, path: str, text: str) -> None:
-    document = yaml.safe_load(f"{{apiVersion: v1, kind: Pod, spec: {{{spec}}}}}")
-    ((found_path, found),) = unknown_fields(document)
-    assert found_path == f"spec.{path}"
-    assert found.startswith(f"found {text}")
+def test_a_value_that_the_api_server_refuses_is_named(
+    spec: str, value: str, snapshot: SnapshotAssertion
+) -> None:
+    found = found_in(yaml.safe_load(f"{{apiVersion: v1, kind: Pod, spec: {{{spec}}}}}"))
+    assert f": found {value!r}" in found
+    assert found == snapshot
 
 
 def test_values_that_the_api_server_takes_are_not_named() -> None:

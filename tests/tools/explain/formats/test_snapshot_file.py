@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_decoder import DeviceDecoder
@@ -17,86 +18,65 @@ from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
-from tests.support.json_cluster import decoded
+from tests.support.json_cluster import decoded, encoded
 from tests.tools.explain.random_clusters import random_cluster
 
 #: Stands wherever a secret or the name of one could be.
 SECRET = "s3cr3t"
 
-FULL_POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {
-        "name": "p",
-        "namespace": "default",
-        "uid": "u",
-        "labels": {"app": "web"},
-        "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
-            f"{SECRET}/x": "y",
-            "affinity-scheduler.io/affinity": "{}",
-        },
-        "managedFields": [{"manager": SECRET}],
-        "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "controller": True}
-        ],
-        "finalizers": [SECRET],
+FULL_POD: dict[str, Any] = yaml.safe_load("""
+apiVersion: v1
+kind: Pod
+metadata:
+  {name: p, namespace: default, uid: u, labels: {app: web}, managedFields: [{manager: s3cr3t}], finalizers: [s3cr3t]}
+spec:
+  schedulerName: affinity-scheduler
+  serviceAccountName: s3cr3t
+  imagePullSecrets: [{name: s3cr3t}]
+  hostAliases: [{ip: 1.2.3.4, hostnames: [s3cr3t]}]
+  securityContext: {sysctls: [{name: x, value: s3cr3t}]}
+  initContainers: [{name: i, image: i, env: [{name: s3cr3t, value: s3cr3t}]}]
+  containers:
+  - name: c
+    image: pause
+    command: [s3cr3t]
+    args: [s3cr3t]
+    workingDir: s3cr3t
+    env:
+    - {name: PASSWORD, value: s3cr3t}
+    - {name: TOKEN, valueFrom: {secretKeyRef: {name: s3cr3t, key: s3cr3t}}}
+    envFrom: [{secretRef: {name: s3cr3t}}, {configMapRef: {name: s3cr3t}}]
+    ports: [{containerPort: 80, hostPort: 80, name: s3cr3t}]
+    volumeMounts: [{name: s3cr3t, mountPath: s3cr3t}]
+    livenessProbe: {httpGet: {httpHeaders: [{name: A, value: s3cr3t}]}}
+    lifecycle: {preStop: {exec: {command: [s3cr3t]}}}
+    resources: {requests: {cpu: "1"}, limits: {cpu: "2"}}
+  volumes:
+  - {name: s3cr3t, secret: {secretName: s3cr3t}}
+  - {name: s3cr3t, projected: {sources: [{secret: {name: s3cr3t}}]}}
+  - {name: s3cr3t, csi: {driver: d, nodePublishSecretRef: {name: s3cr3t}}}
+  - {name: s3cr3t, configMap: {name: s3cr3t}}
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: disk, rbd: {image: i, monitors: [m], secretRef: {name: s3cr3t}, keyring: s3cr3t}}
+  - {name: scratch, ephemeral: {volumeClaimTemplate: {metadata: {annotations: {a: s3cr3t}}}}}
+status:
+  phase: Pending
+  message: s3cr3t
+  podIP: s3cr3t
+  containerStatuses: [{name: c, containerID: s3cr3t, state: {terminated: {message: s3cr3t}}}]
+""")
+FULL_POD["metadata"] |= {
+    "annotations": {
+        "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+        f"{SECRET}/x": "y",
+        "affinity-scheduler.io/affinity": "{}",
     },
-    "spec": {
-        "schedulerName": "affinity-scheduler",
-        "serviceAccountName": SECRET,
-        "imagePullSecrets": [{"name": SECRET}],
-        "hostAliases": [{"ip": "1.2.3.4", "hostnames": [SECRET]}],
-        "securityContext": {"sysctls": [{"name": "x", "value": SECRET}]},
-        "initContainers": [{"name": "i", "image": "i", "env": [{"name": SECRET, "value": SECRET}]}],
-        "containers": [
-            {
-                "name": "c",
-                "image": "pause",
-                "command": [SECRET],
-                "args": [SECRET],
-                "workingDir": SECRET,
-                "env": [
-                    {"name": "PASSWORD", "value": SECRET},
-                    {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": SECRET}}},
-                ],
-                "envFrom": [{"secretRef": {"name": SECRET}}, {"configMapRef": {"name": SECRET}}],
-                "ports": [{"containerPort": 80, "hostPort": 80, "name": SECRET}],
-                "volumeMounts": [{"name": SECRET, "mountPath": SECRET}],
-                "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "A", "value": SECRET}]}},
-                "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
-                "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
-            }
-        ],
-        "volumes": [
-            {"name": SECRET, "secret": {"secretName": SECRET}},
-            {"name": SECRET, "projected": {"sources": [{"secret": {"name": SECRET}}]}},
-            {"name": SECRET, "csi": {"driver": "d", "nodePublishSecretRef": {"name": SECRET}}},
-            {"name": SECRET, "configMap": {"name": SECRET}},
-            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
-            {
-                "name": "disk",
-                "rbd": {"image": "i", "monitors": ["m"], "secretRef": {"name": SECRET}, "keyring": SECRET},
-            },
-            {
-                "name": "scratch",
-                "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": SECRET}}}},
-            },
-        ],
-    },
-    "status": {
-        "phase": "Pending",
-        "message": SECRET,
-        "podIP": SECRET,
-        "conditions": [
-            build.unscheduled("0/1 nodes"),
-            {"type": "Ready", "status": "False", "message": SECRET, SECRET: SECRET},
-        ],
-        "containerStatuses": [
-            {"name": "c", "containerID": SECRET, "state": {"terminated": {"message": SECRET}}}
-        ],
-    },
+    "ownerReferences": [build.owned_by("ReplicaSet", "web-1")],
 }
+FULL_POD["status"]["conditions"] = [
+    build.unscheduled("0/1 nodes"),
+    {"type": "Ready", "status": "False", "message": SECRET, SECRET: SECRET},
+]
 
 
 def test_no_secret_of_a_pod_is_in_the_file() -> None:
@@ -168,10 +148,10 @@ def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
         whole, reduced = decoded(pod), decoded(recorded_fields("Pod", pod))
         assert _facts(reduced) == _facts(whole)
     for node in cluster.nodes:
-        assert decode_node(_bytes(recorded_fields("Node", node))) == decode_node(_bytes(node))
+        assert decode_node(encoded(recorded_fields("Node", node))) == decode_node(encoded(node))
     for namespace in cluster.namespaces:
-        assert decode_namespace(_bytes(recorded_fields("Namespace", namespace))) == decode_namespace(
-            _bytes(namespace)
+        assert decode_namespace(encoded(recorded_fields("Namespace", namespace))) == decode_namespace(
+            encoded(namespace)
         )
 
 
@@ -189,8 +169,8 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
         ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
         ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
     ):
-        assert decode_workload(kind, _bytes(recorded_fields(kind, document))) == decode_workload(
-            kind, _bytes(document)
+        assert decode_workload(kind, encoded(recorded_fields(kind, document))) == decode_workload(
+            kind, encoded(document)
         )
 
 
@@ -235,7 +215,7 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
         secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
     reduced = recorded_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
-    assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
+    assert decoder.decode(kind, encoded(reduced)) == decoder.decode(kind, encoded(document))
 
 
 def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
@@ -243,8 +223,8 @@ def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
     document = device_documents.resource_claim("c", allocation={})
     document["metadata"]["resourceVersion"] = "7"
     decoder = DeviceDecoder()
-    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(recorded_fields(DeviceKind.CLAIM, document)))
-    assert reduced == decoder.decode(DeviceKind.CLAIM, _bytes(document))
+    reduced = decoder.decode(DeviceKind.CLAIM, encoded(recorded_fields(DeviceKind.CLAIM, document)))
+    assert reduced == decoder.decode(DeviceKind.CLAIM, encoded(document))
     assert isinstance(reduced, ResourceClaim)
     assert reduced.resource_version == "7"
 
@@ -254,7 +234,3 @@ def _facts(pod: Any) -> list[Any]:
     spec = pod.spec
     own = [getattr(pod, name) for name in pod.__dataclass_fields__ if name != "spec"]
     return own + [getattr(spec, name) for name in spec.__dataclass_fields__]
-
-
-def _bytes(document: Any) -> bytes:
-    return json.dumps(document).encode()

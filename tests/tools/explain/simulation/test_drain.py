@@ -33,12 +33,8 @@ def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **mo
     return build.pod(name, node=node, cpu=cpu, **more)
 
 
-def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
-    document = {
-        "metadata": {"namespace": "default", "name": name},
-        "spec": {"selector": {"matchLabels": labels or {"app": "web"}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
+def budget(allowed: int, name: str = "web", app: str = "web") -> DisruptionBudget:
+    document = build.disruption_budget(name, build.selector(f"app={app}"), allowed)
     return decode_disruption_budget(encoded(document))
 
 

@@ -13,21 +13,11 @@ from scheduler.daemon.assembly.profiles import build_profiles, new_state
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.fallback import FALLBACK
-from scheduler.engine.model.instructions import Bind, EvictVictim, PatchCondition
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
-from scheduler.engine.model.stimuli import (
-    BindDone,
-    CycleDue,
-    EvictionEnded,
-    NodeSeen,
-    PodGone,
-    PodGroupSeen,
-    PodSeen,
-    VictimFate,
-)
+from scheduler.engine.model.stimuli import NodeSeen, PodGroupSeen
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
@@ -36,10 +26,9 @@ from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
 from tests.support import build
 from tests.support.build import Json
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME
 from tests.support.json_cluster import Cluster, decoded, encoded, zoned
 from tests.support.storage_objects import claim, storage_class, volume
-from tests.tools.explain.random_clusters import random_cluster
 
 
 def world_of(cluster: Cluster, seed: int = 1) -> World:
@@ -76,11 +65,7 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     """The second pod takes the place of one that the budget does not allow to go any more."""
     pods = [running(f"low{n}", f"a{n}", labels={"app": "low"}) for n in (1, 2)]
     world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "1", "pods": "9"}), pods))
-    budget = {
-        "metadata": {"namespace": "default", "name": "kept"},
-        "spec": {"selector": {"matchLabels": {"app": "low"}}},
-        "status": {"disruptionsAllowed": 1},
-    }
+    budget = build.disruption_budget("kept", build.selector("app=low"), 1)
     world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
     assert [(one.name, one.budget) for one in placed.victims] in (
@@ -165,71 +150,3 @@ def test_the_clock_of_a_rule_runs_in_virtual_time(after_s: int, limit_s: float, 
     world.run(limit_s)
     assert world.node_of(second.uid) == node
     assert world.now_s <= limit_s
-
-
-def copies(pod: Json, seed: int) -> list[Pod]:
-    """Return pods like this one, some of a higher priority."""
-    chance = random.Random(seed)
-    first = replace(decoded(pod), scheduler_name=NAME)
-    return [
-        replace(first, uid=f"{first.uid}-{number}", name=f"s{number}", priority=chance.choice((0, 0, 5)))
-        for number in range(6)
-    ]
-
-
-def by_hand(driver: Driver, pod: Pod) -> None:
-    driver.handle(PodSeen(pod))
-    run_by_hand(driver, pod)
-
-
-def run_by_hand(driver: Driver, pod: Pod) -> None:
-    """Run the pod's cycles, with the answers that a server without other clients gives."""
-    shown = {pod.uid: pod}
-    while driver.machine.has_work():
-        instructions = driver.handle(CycleDue())
-        while instructions:
-            instruction = instructions.pop(0)
-            if isinstance(instruction, Bind):
-                on_node = driver.state.placed[pod.uid].pod
-                instructions += driver.handle(BindDone(pod.uid))
-                instructions += driver.handle(
-                    PodSeen(replace(on_node, resource_version=driver.next_version()))
-                )
-            elif isinstance(instruction, EvictVictim):
-                victim = instruction.victim.uid
-                ended = EvictionEnded(pod.uid, victim, VictimFate.DELETED)
-                instructions += driver.handle(ended) + driver.handle(PodGone(victim))
-            elif isinstance(instruction, PatchCondition):
-                nominated = instruction.nominated_node_name
-                seen = replace(shown[pod.uid], resource_version=driver.next_version())
-                if nominated is not None:
-                    seen = replace(seen, nominated_node_name=nominated)
-                shown[pod.uid] = seen
-                instructions += driver.handle(PodSeen(seen))
-
-
-@pytest.mark.parametrize("block", range(4))
-def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other(block: int) -> None:
-    """With the same seed; the replicas of higher priority evict pods, also earlier replicas."""
-    n_placed = n_evicted = 0
-    for seed in range(block * 50, block * 50 + 50):
-        cluster, pod = random_cluster(seed)
-        driver, world = cluster.driver(), world_of(cluster)
-        pods = copies(pod, seed)
-        placed = place_replicas(pods, world, go_on=True)
-        for replica in pods:
-            by_hand(driver, replica)
-            if replica.uid not in driver.state.placed and replica.may_preempt:
-                for ending in [one.pod for one in driver.state.placed.values() if one.pod.terminating]:
-                    if ending.priority < replica.priority:
-                        driver.handle(PodGone(ending.uid))
-                run_by_hand(driver, replica)
-            if replica.uid not in driver.state.placed:
-                driver.handle(PodGone(replica.uid))
-        expected = {uid: placed.pod.node_name for uid, placed in driver.state.placed.items()}
-        assert {uid: world.node_of(uid) for uid in world.state.placed} == expected, seed
-        n_placed += len(placed.pods)
-        n_evicted += len(placed.victims)
-        driver.audit()
-    assert n_placed >= 30
-    assert n_evicted >= 3
