@@ -10,14 +10,13 @@ from scheduler.engine.model.claim_writes import ClaimReservation
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.engine.model.stimuli import CycleDue, PodSeen
+from scheduler.engine.model.stimuli import CycleDue
 from scheduler.engine.queueing.queued_pod import SubQueue
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.proof.hostile.claims import N_DEVICES, costly, distinct_devices
-from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
 from tests.support.device_documents import DRIVER, selecting_claim, using_claims
-from tests.support.driving import NAME, condition_of, each_of
+from tests.support.driving import condition_of, each_of
 
 _N_NODES = 100
 
@@ -131,13 +130,12 @@ def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_pieces(
     cluster.pod("first", labels={"app": "web"}, node="n000")
     cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     rule = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
-    document = build.pod(
+    cluster.pod(
         "p",
         labels={"app": "web"},
         affinity=affinity(anti_required=[term(ZONE, selector("app=web"))]),
         annotations={FALLBACK: json.dumps([rule])},
-        spec={"schedulerName": NAME, **using_claims("c")},
+        spec=using_claims("c"),
     )
-    cluster.handle(PodSeen(cluster.decoded(document)))
     told = cluster.live(61)
     assert [each.node_name for each in each_of(told, WriteReservation)] == [f"n{_N_NODES - 1:03}"]

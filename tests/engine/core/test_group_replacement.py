@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.group_topology import (
@@ -109,6 +109,7 @@ def test_the_new_member_joins_the_level_of_its_part(driver: Driver, is_full: boo
         assert f"m3-new in {own}: 0/3 nodes are available: 3 Insufficient cpu." in text
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
 def test_a_single_new_member_is_in_the_rack_of_a_neighbour_in_rank_if_that_has_room(
     racks_of: list[int], data: st.DataObject

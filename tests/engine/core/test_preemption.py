@@ -18,7 +18,7 @@ from scheduler.engine.model.instructions import (
 )
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import CycleDue, PodSeen, VictimFate
+from scheduler.engine.model.stimuli import CycleDue, VictimFate
 from scheduler.engine.queueing.queued_pod import SubQueue
 from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
 from tests.support import build
@@ -399,9 +399,7 @@ def test_a_victim_of_a_group_hears_which(cluster: Driver, group: str, namespace:
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
     sized_pod(cluster, "low", 0, cpu="2", node="n")
-    document = build.pod("high", cpu="2")
-    document["spec"] |= {"schedulerName": "affinity-scheduler", "priority": 9, "preemptionPolicy": "Never"}
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    sized_pod(cluster, "high", 9, cpu="2", spec={"preemptionPolicy": "Never"})
     told = cluster.cycle()
     assert condition_of(told).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
     assert not each_of(told, EvictVictim)

@@ -145,7 +145,7 @@ def _updated(old: Json, new: Json) -> Json:
     return {**new, "spec": spec}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     config=st.sampled_from(CONFIGURATIONS),
     beginning=BEGINNINGS,
