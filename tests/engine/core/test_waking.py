@@ -191,9 +191,8 @@ def _node(name: str, *, zone: str = "z", cpu: str = "4") -> Json:
     return node(name, labels={ZONE: zone}, allocatable={"cpu": cpu})
 
 
-def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
+def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it(driver: Driver) -> None:
     """Another scheduler was faster; the pod that waited for the assumed pod's room has to be woken."""
-    driver = Driver()
     driver.node("a", allocatable={"cpu": "1"})
     one = driver.pod("one", cpu="1")
     driver.cycle()
@@ -204,11 +203,9 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
     driver.handle(BindFailed(one.uid, "already assigned"))
     driver.pass_time(20.0)
     assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [two.uid]
-    driver.audit()
 
 
-def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused() -> None:
-    driver = Driver()
+def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused(driver: Driver) -> None:
     driver.node("a")
     one = driver.pod("one", labels={"app": "web"})
     driver.cycle()
@@ -217,11 +214,9 @@ def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused
     driver.confirm(replace(one, labels={"app": "db"}), "a")
     driver.pass_time(20.0)
     assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [far.uid]
-    driver.audit()
 
 
-def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread() -> None:
-    driver = Driver()
+def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread(driver: Driver) -> None:
     driver.node("a", labels={ZONE: "x"})
     driver.node("b", labels={ZONE: "y"}, allocatable={"cpu": "0"})
     even = [spread(ZONE, WEB)]
