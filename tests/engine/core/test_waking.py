@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import (
     BindDone,
     BindFailed,
@@ -78,10 +79,8 @@ class _Life:
             self._see(obj)
         elif kind == "Node":
             self.driver.handle(NodeSeen(decode_node(data)))
-        elif kind == "Namespace":
-            self.driver.handle(ObjectSeen(decode_namespace(data)))
         else:
-            self.driver.handle(ObjectSeen(decode_workload(kind, data)))
+            self.driver.handle(ObjectSeen(KINDS[kind].decode(data)))
 
     def _delete(self, kind: str, namespace: str | None, name: str) -> None:
         if kind == "Pod":
