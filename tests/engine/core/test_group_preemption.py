@@ -165,7 +165,7 @@ def test_all_victims_go_the_last_one_after_the_others_and_then_all_members_are_b
     assert sorted(places.values()) == ["n0", "n1", "n2"]
     assert set(places) == {one.name for one in members}
     assert not driver.state.nominated
-    assert not driver.state.preempting
+    assert not driver.state.held_for_evictions
 
 
 def test_the_report_of_a_group_names_its_most_important_victims(driver: Driver) -> None:
@@ -286,7 +286,7 @@ def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(driver: Drive
     assert not driver.needs_eviction(preemptor, low.uid)
     assert not driver.state.nominated
     driver.handle(EvictionEnded(preemptor, low.uid, VictimFate.SPARED))
-    assert not driver.state.preempting
+    assert not driver.state.held_for_evictions
 
 
 def test_no_victim_is_deleted_once_members_disagree(driver: Driver) -> None:

@@ -405,7 +405,7 @@ class Lives(RuleBasedStateMachine):
             held = {
                 each.uid for each in self.driver.queue.pods() if each.gating_plugin == "DefaultPreemption"
             }
-            assert held <= self.driver.state.preempting.keys()
+            assert held <= self.driver.state.held_for_evictions.keys()
 
     @invariant()
     def no_pod_sleeps_that_would_be_placed(self) -> None:
@@ -432,7 +432,7 @@ class Lives(RuleBasedStateMachine):
         self._settle()
         driver, machine = self.driver, self.driver.machine
         assert (machine.n_binding, machine.preemptions.is_evicting) == (0, False)
-        assert not driver.state.preempting
+        assert not driver.state.held_for_evictions
         assert not driver.state.nominated
         waiting = {queued.uid for queued in driver.queue.pods()}
         assert waiting == {uid for uid, pod in self.known.items() if not pod.node_name}

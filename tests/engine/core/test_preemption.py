@@ -47,7 +47,7 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).node_name == "n"
     assert not cluster.state.nominated
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
 
 
 def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
@@ -73,14 +73,14 @@ def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
 def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
     low, high = victim_and_preemptor(cluster)
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
-    assert high.uid in cluster.state.preempting
+    assert high.uid in cluster.state.held_for_evictions
     higher = sized_pod(cluster, "higher", 10, cpu="2")
     told = cluster.cycle()
     assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
     assert not cluster.needs_eviction(higher.uid, low.uid)
     cluster.update(low, terminating=True)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
     cluster.lose(low)
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).pod.uid == higher.uid
@@ -94,10 +94,10 @@ def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Drive
     told = cluster.cycle()
     assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
-    assert cluster.state.preempting.keys() == {high.uid, higher.uid}
+    assert cluster.state.held_for_evictions.keys() == {high.uid, higher.uid}
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     cluster.lose(low)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).pod.uid == higher.uid
 
@@ -109,7 +109,7 @@ def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_no
     higher = sized_pod(cluster, "higher", 9, cpu="2")
     cluster.cycle()
     cluster.lose(high)
-    assert cluster.state.preempting.keys() == {higher.uid}
+    assert cluster.state.held_for_evictions.keys() == {higher.uid}
     assert end_eviction(cluster, high, low, VictimFate.SPARED) == []
     told = cluster.cycle()
     assert evictions(told) == ["low"]
@@ -193,7 +193,7 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
         cluster.update(second, terminating=True)
     held = cluster.queued(high.uid)
     assert (held.sub_queue, held.error_count) == (SubQueue.BACKOFF, 1)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
 
 
 def _with_port(cluster: Driver, name: str, priority: int, **more: Any) -> Pod:

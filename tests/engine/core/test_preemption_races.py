@@ -74,7 +74,7 @@ def test_two_preemptors_of_the_same_victims_hear_of_each_answer(cluster: Driver)
     assert len(evictions(told)) == 1
     for victim in (first, second, last):
         cluster.lose(victim)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
     cluster.pass_time(20)
     assert [one.pod.uid for one in each_of(cluster.cycle(), Bind)] == [higher.uid]
 
@@ -160,7 +160,7 @@ def test_members_that_are_held_for_an_earlier_decision_are_let_go_with_the_next(
     preemptions = cluster.machine.preemptions
     assert evictions(preemptions.start(first, "", [low], [first.uid, second.uid])) == ["low"]
     assert evictions(preemptions.start(first, "", [low], [first.uid])) == []
-    assert cluster.state.preempting.keys() == {first.uid, second.uid}
+    assert cluster.state.held_for_evictions.keys() == {first.uid, second.uid}
     end_eviction(cluster, first, low)
     cluster.lose(low)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
