@@ -28,3 +28,10 @@ def end_eviction(
 ) -> list[Instruction]:
     """Answer the eviction of the victim for the pod."""
     return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
+
+
+def leave(cluster: Driver, *pods: Pod) -> None:
+    """Let the pods be gone, and so much time pass that any backoff is over."""
+    for pod in pods:
+        cluster.lose(pod)
+    cluster.pass_time(20)

@@ -15,7 +15,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
-from tests.engine.core.preempting import end_eviction
+from tests.engine.core.preempting import end_eviction, leave
 from tests.support import build
 from tests.support.device_documents import device_class, resource_claim
 from tests.support.driving import NAME, attempt_of, bind_of, condition_of, evictions, kinds, settings_of
@@ -52,8 +52,7 @@ def _release(cluster: ClaimCluster, *names: str) -> None:
 
 def _end(cluster: ClaimCluster, pod: Pod, victim: Pod) -> None:
     end_eviction(cluster, pod, victim)
-    cluster.lose(victim)
-    cluster.pass_time(20)
+    leave(cluster, victim)
 
 
 def _bound(cluster: ClaimCluster, name: str, *released: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from scheduler.engine.model.instructions import Bind, ClearNomination, EvictVictim
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import EvictionStep, VictimFate
-from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
+from tests.engine.core.preempting import end_eviction, leave, sized_pod, victim_and_preemptor
 from tests.support.driving import Driver, binds, each_of, evictions
 
 
@@ -21,11 +21,9 @@ def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluste
     # Something else wakes the pod before the watch shows that `low` ends.
     small = sized_pod(cluster, "small", 20, cpu="0", node="n")
     cluster.update(other, priority=-1)
-    cluster.lose(small)
-    cluster.pass_time(20)
+    leave(cluster, small)
     assert evictions(cluster.cycle()) == []
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     assert [one.node_name for one in each_of(cluster.cycle(), Bind)] == ["n"]
 
 
@@ -41,11 +39,9 @@ def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
     cluster.update(low, terminating=True, ends_at_once=True, disruption="PreemptionByScheduler")
     if not is_answered_first:
         end_eviction(cluster, high, low)
-    cluster.lose(small)
-    cluster.pass_time(20)
+    leave(cluster, small)
     assert cluster.cycle() == []
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     assert list(binds(cluster.cycle())) == ["high"]
 
 
@@ -85,8 +81,7 @@ def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster:
         sized_pod(cluster, name, 5, labels={GROUP: "g", MIN_COUNT: "2"})
     (eviction,) = each_of(cluster.cycle(), EvictVictim)
     end_eviction(cluster, eviction.preemptor, low)
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     binds = each_of(cluster.cycle(), Bind)
     for bind in binds:
         cluster.confirm(bind.pod, bind.node_name)

@@ -118,9 +118,9 @@ def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
     ("old", "new", "actions"),
     [
         pytest.param(node(), node(), [], id="nothing"),
-        pytest.param(node(), node(image="other"), [], id="images"),
+        pytest.param(node(), node(images={"other": 1}), [], id="images"),
         pytest.param(node(), node(labels={"a": "b"}), [Action.UPDATE_NODE_LABEL], id="label"),
-        pytest.param(node(), node(taints=["t"]), [Action.UPDATE_NODE_TAINT], id="taint"),
+        pytest.param(node(), node(taints=["t:NoSchedule"]), [Action.UPDATE_NODE_TAINT], id="taint"),
         pytest.param(node(), node(unschedulable=True), [], id="cordoned"),
         pytest.param(node(unschedulable=True), node(), [Action.UPDATE_NODE_TAINT], id="uncordoned"),
         pytest.param(node(), node(cpu="5"), [Action.UPDATE_NODE_ALLOCATABLE], id="allocatable"),
@@ -133,7 +133,7 @@ def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
         pytest.param(node(), node(features=["F"]), [Action.UPDATE_NODE_DECLARED_FEATURE], id="feature"),
         pytest.param(
             node(unschedulable=True),
-            node(taints=["t"], cpu="5", labels={"a": "b"}),
+            node(taints=["t:NoSchedule"], cpu="5", labels={"a": "b"}),
             [Action.UPDATE_NODE_TAINT, Action.UPDATE_NODE_ALLOCATABLE, Action.UPDATE_NODE_LABEL],
             id="several",
         ),
