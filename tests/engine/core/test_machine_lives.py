@@ -496,5 +496,5 @@ class Lives(RuleBasedStateMachine):
             questions.explanation(pod, waiting)
 
 
-Lives.TestCase.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
+Lives.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestLives = Lives.TestCase
