@@ -83,22 +83,6 @@ def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_sh
     assert bind_of(cluster.cycle()).pod.uid == higher.uid
 
 
-def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 8, cpu="2")
-    assert evictions(cluster.cycle()) == ["low"]
-    higher = sized_pod(cluster, "higher", 9, cpu="2")
-    told = cluster.cycle()
-    assert evictions(told) == []
-    assert condition_of(told).nominated_node_name == "n"
-    assert cluster.state.held_for_evictions.keys() == {high.uid, higher.uid}
-    assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
-    cluster.lose(low)
-    assert not cluster.state.held_for_evictions
-    cluster.pass_time(20)
-    assert bind_of(cluster.cycle()).pod.uid == higher.uid
-
-
 def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_not_wanted(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 8, cpu="2")

@@ -59,22 +59,6 @@ def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Dr
     assert bound == {"first", "second"}
 
 
-def test_two_preemptors_of_the_same_victims_hear_of_each_answer(cluster: Driver) -> None:
-    cluster.node("n", allocatable={"cpu": "3"})
-    first, second, last = (sized_pod(cluster, name, 0, node="n") for name in ("v1", "v2", "v3"))
-    high = sized_pod(cluster, "high", 8, cpu="3")
-    assert len(evictions(cluster.cycle())) == 2
-    higher = sized_pod(cluster, "higher", 9, cpu="3")
-    assert evictions(cluster.cycle()) == []
-    told = [one for victim in (first, second, last) for one in end_eviction(cluster, high, victim)]
-    assert len(evictions(told)) == 1
-    for victim in (first, second, last):
-        cluster.lose(victim)
-    assert not cluster.state.held_for_evictions
-    cluster.pass_time(20)
-    assert [one.pod.uid for one in each_of(cluster.cycle(), Bind)] == [higher.uid]
-
-
 def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster: Driver) -> None:
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     for name in ("one", "other"):
