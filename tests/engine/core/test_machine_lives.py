@@ -113,7 +113,7 @@ class Lives(RuleBasedStateMachine):
     @initialize(minor=st.sampled_from((36, 37)), seed=st.integers(0, 1 << 32), is_plain=st.booleans())
     def start(self, minor: int, seed: int, is_plain: bool) -> None:
         """
-        Show full nodes. From 1.37 on a group is one entry of the queue.
+        Show half full nodes. From 1.37 on a group is one entry of the queue.
 
         `seed`: of the life that is the same with questions. `is_plain`: pods have no rules, so that more are evicted.
         """
@@ -136,7 +136,6 @@ class Lives(RuleBasedStateMachine):
         self.asked: dict[str, Any] = {}
         for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z2")):
             self.see_node(name, zone, "2", "110")
-            self._see_pod("one", "x", cpu="1", node=name)
             self._see_pod("one", "x", cpu="1", node=name)
 
     def _take(self, told: list[Instruction]) -> None:
@@ -217,11 +216,12 @@ class Lives(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(sorted(PRIORITIES)),
         needs=st.sampled_from((2, 3, 4)),
-        n_pods=st.integers(1, 3),
+        n_pods=st.integers(1, 5),
+        n_cycles=st.integers(0, 3),
         cpu=st.sampled_from(("500m", "1")),
         is_gated=st.sampled_from((False, False, False, True)),
     )
-    def grow(self, name: str, needs: int, n_pods: int, cpu: str, is_gated: bool) -> None:
+    def grow(self, name: str, needs: int, n_pods: int, n_cycles: int, cpu: str, is_gated: bool) -> None:
         """Show members of a group: of two groups near each other, of the others released if one is lost."""
         needs = self.needs.setdefault(name, needs)
         near = build.affinity(required=[build.term(RACK, build.selector(f"app={name}"))])
@@ -237,6 +237,7 @@ class Lives(RuleBasedStateMachine):
                 annotations={RELEASE_AFTER: "15"} if name in ("g2", "g3") else None,
                 owner=build.owned_by("StatefulSet", name),
             )
+        self.cycle(n_cycles)
 
     def _see_pod(
         self,
@@ -496,5 +497,5 @@ class Lives(RuleBasedStateMachine):
             questions.explanation(pod, waiting)
 
 
-Lives.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+Lives.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
 TestLives = Lives.TestCase
