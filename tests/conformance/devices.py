@@ -307,7 +307,7 @@ class DeviceCluster:
             entry["prebind"] = {"code": Code.ERROR.value, "reasons": [problem]}
         else:
             for made in () if reservation is None else reservation.writes:
-                state.stored_with(made.obj).release(made.obj, pod.uid)
+                state.stored_with(made.obj).forget(made.obj, pod.uid)
             self._placed[pod.uid] = replace(pod, node_name=held.node_name)
             state.upsert_pod(self._placed[pod.uid])
             self.cluster.remember(pod)
@@ -321,7 +321,7 @@ class DeviceCluster:
         if reservation is not None:
             undo = tuple(reservation.undo(objects))
             for write in reservation.writes:
-                state.stored_with(write.obj).release(write.obj, held.pod.uid)
+                state.stored_with(write.obj).forget(write.obj, held.pod.uid)
             if undo:
                 asyncio.run(self.writer.write_all(WriteObjects(held.pod, undo)))
         state.forget(held.pod.uid)

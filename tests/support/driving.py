@@ -67,7 +67,7 @@ class Driver(World):
     def pod(self, *args: Any, **kwargs: Any) -> Pod:
         """Show the machine a new version of a pod of our profile (keywords of build.pod, status, gates, priority)."""
         status = kwargs.pop("status", {})
-        more = {"schedulerName": kwargs.pop("scheduler", NAME)}
+        more = {"schedulerName": kwargs.pop("scheduler", NAME), **kwargs.pop("spec", {})}
         if gates := kwargs.pop("gates", ()):
             more["schedulingGates"] = [{"name": gate} for gate in gates]
         if "priority" in kwargs:

@@ -31,7 +31,7 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.default_selector,
         view.namespace_labels,
         view.is_kept_apart,
-        lambda pod: pod.uid in view.state.preempting,
+        lambda pod: pod.uid in view.state.held_for_evictions,
         view.state.groups.is_complete,
         view.state.devices.claim,
         lambda: view.state.devices.is_served,

@@ -76,7 +76,7 @@ class CycleBrokenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AssumedPlace:
     """
     A member assumed on a node.
 
@@ -122,7 +122,7 @@ class AssumedPlaces:
     annotations: DecisionAnnotations
     max_decisions: int
     view: ClusterView = field(init=False)
-    places: list[Place] = field(init=False, default_factory=list)
+    places: list[AssumedPlace] = field(init=False, default_factory=list)
     n_decisions: int = field(init=False, default=0)
     _unscored: Profile = field(init=False)
     _n_counted: int = field(init=False, default=0)
@@ -249,7 +249,7 @@ class AssumedPlaces:
         places = [self.places[index] for index in indexes]
         reserved = [self.reservations.of(place.pod.uid) for place in places]
         for place in places:
-            self.reservations.release(place.pod.uid)
+            self.reservations.unreserve(place.pod.uid)
         together = reserve_together([*(place.pod for place in places), pod], row, self.view)
         if together is not None:
             reserved = [
@@ -266,14 +266,14 @@ class AssumedPlaces:
         bind, reserved = Bind(pod, result.node_name, self.annotations.of(result)), result.scores.reservations
         self.state.assume(replace(pod, node_name=result.node_name), result.node_name)
         instruction = self.reservations.reserve(bind, reserved) if reserved else bind
-        self.places.append(Place(bind, instruction, result.n_evaluated, result.n_feasible, is_owed))
+        self.places.append(AssumedPlace(bind, instruction, result.n_evaluated, result.n_feasible, is_owed))
 
     def take_back(self) -> Pod:
         """Forget the last place, and return its pod."""
         place = self.places.pop()
         # Nodes may share devices, so other rows may have room again.
         self._in_vain.clear()
-        self.reservations.release(place.pod.uid)
+        self.reservations.unreserve(place.pod.uid)
         self.state.forget(place.pod.uid)
         return place.pod
 
@@ -328,12 +328,12 @@ class AssumedPlaces:
             self._assume(place)
             yield
 
-    def _lined_up(self) -> Pieces[list[Place]]:
+    def _lined_up(self) -> Pieces[list[AssumedPlace]]:
         """Assume each forgotten member once its node takes it; return the places of the members that were taken."""
-        ordered: list[Place] = []
+        ordered: list[AssumedPlace] = []
         waiting, n_left, is_kept = self.places, _MOST_TO_LINE_UP, True
         while waiting and n_left > 0:
-            refused: list[Place] = []
+            refused: list[AssumedPlace] = []
             for place in waiting:
                 # As long as the order is kept, a member that waited for nobody finds the same pods as in its decision.
                 is_next = is_kept and place is self.places[len(ordered)]
@@ -361,11 +361,11 @@ class AssumedPlaces:
             waiting = refused
         return ordered
 
-    def _has_company(self, place: Place) -> bool:
+    def _has_company(self, place: AssumedPlace) -> bool:
         """Return whether the plugins that let the member wait for siblings take it here, with all of them there."""
         return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
-    def still_take(self, places: Sequence[Place]) -> Pieces[bool]:
+    def still_take(self, places: Sequence[AssumedPlace]) -> Pieces[bool]:
         """
         Return whether the nodes take the members beside everything that is there now; yield after each decision.
 
@@ -374,7 +374,7 @@ class AssumedPlaces:
         for place in places:
             reserved = self.reservations.of(place.pod.uid)
             # A claim that is being allocated, even for the member itself, would refuse it.
-            self.reservations.release(place.pod.uid)
+            self.reservations.unreserve(place.pod.uid)
             takes = self._takes(place, self.profile.filters)
             if reserved:
                 self.reservations.reserve(place.bind, reserved)
@@ -383,14 +383,14 @@ class AssumedPlaces:
                 return False
         return True
 
-    def _takes(self, place: Place, filters: tuple[FilterPlugin, ...]) -> bool:
+    def _takes(self, place: AssumedPlace, filters: tuple[FilterPlugin, ...]) -> bool:
         self.state.forget(place.pod.uid)
         is_taken = self._is_taken(place, filters)
         self._assume(place)
         return is_taken
 
     def _is_taken(
-        self, place: Place, filters: tuple[FilterPlugin, ...], siblings: Sequence[Pod] = ()
+        self, place: AssumedPlace, filters: tuple[FilterPlugin, ...], siblings: Sequence[Pod] = ()
     ) -> bool:
         """Return whether the filters take the member, which is not in the state, where it is to be."""
         rows = self.view.alive & False
@@ -400,7 +400,7 @@ class AssumedPlaces:
         decision = decide(place.pod, self.view, asked, self.rng, scope=scope)
         return isinstance(decision, ScheduleResult)
 
-    def _assume(self, place: Place) -> None:
+    def _assume(self, place: AssumedPlace) -> None:
         self.state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
 
 

@@ -57,7 +57,7 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
         texts.append(f"{records.n_unanswered} binds unanswered kept, {n_unanswered} recounted")
     texts += [
         f"{uid} is held for {holder}, for which no pod is evicted"
-        for uid, holder in state.preempting.items()
+        for uid, holder in state.held_for_evictions.items()
         if (record := records.get(holder)) is None or record.preemption is None
     ]
     nominated = {pod.uid for _, pods in state.nominated.by_node() for pod in pods}

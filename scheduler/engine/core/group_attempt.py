@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.engine.core.assumed_places import AssumedPlaces, Place
+from scheduler.engine.core.assumed_places import AssumedPlace, AssumedPlaces
 from scheduler.engine.core.decide import CycleError, ScheduleResult
 from scheduler.engine.core.group_domains import Domains, domain_ids
 from scheduler.engine.core.group_members import MemberKind, is_selected
@@ -66,7 +66,7 @@ class SearchRequest:
 class Stuck(NamedTuple):
     """The most members that an attempt placed, in which domain, and why `rows` refused the next one."""
 
-    places: tuple[Place, ...]
+    places: tuple[AssumedPlace, ...]
     domain: str
     rows: Mask
     pod: Pod

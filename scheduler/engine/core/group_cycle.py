@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine.core.assumed_places import AssumedPlaces, Place, SplitMix64
+from scheduler.engine.core.assumed_places import AssumedPlace, AssumedPlaces, SplitMix64
 from scheduler.engine.core.decide import CycleError
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
@@ -67,7 +67,7 @@ class GroupResult:
     """
 
     reports: list[Instruction]
-    placed: Sequence[tuple[QueuedPod, Place]] = ()
+    placed: Sequence[tuple[QueuedPod, AssumedPlace]] = ()
     preemptor: Pod | None = None
     step: NextStep = NOWHERE
     members: Collection[str] = ()

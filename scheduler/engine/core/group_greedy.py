@@ -26,7 +26,7 @@ from scheduler.engine.state.batches import Pieces
 _MOST_PARTIAL: Final = 8
 
 #: Members that are placed together: a component, or a part.
-_Unit = TypeVar("_Unit")
+_Subgroup = TypeVar("_Subgroup")
 
 
 class GreedySearch:
@@ -140,23 +140,23 @@ class GreedySearch:
         return (yield from self._place_in_turn(self._components, place, scope.value))
 
     def _place_in_turn(
-        self, units: Sequence[_Unit], place: Callable[[_Unit], Pieces[bool]], scope: str
+        self, subgroups: Sequence[_Subgroup], place: Callable[[_Subgroup], Pieces[bool]], scope: str
     ) -> Pieces[bool]:
-        """Place every unit of members; one that fails after others is tried first once more."""
+        """Place every subgroup of members; one that fails after others is tried first once more."""
         attempt = self._attempt
         for _ in range(2):
-            failed: _Unit | None = None
-            for unit in units:
-                if not (yield from place(unit)):
-                    failed = unit
+            failed: _Subgroup | None = None
+            for subgroup in subgroups:
+                if not (yield from place(subgroup)):
+                    failed = subgroup
                     break
             if failed is None and (yield from self._assumed.is_settled()):
                 return True
             self._note_placed(scope)
             yield from attempt.take_back(0)
-            if failed is None or failed is units[0]:
+            if failed is None or failed is subgroups[0]:
                 return False
-            units = [failed, *(unit for unit in units if unit is not failed)]
+            subgroups = [failed, *(subgroup for subgroup in subgroups if subgroup is not failed)]
         return False
 
     def _note_placed(self, domain: str) -> None:

@@ -23,12 +23,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.core.assumed_places import AssumedPlaces, Place
+from scheduler.engine.core.assumed_places import AssumedPlace, AssumedPlaces
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_vacancy import Vacancy
-from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
+from scheduler.engine.framework.post_filter import EvictionUnit, GroupPreemptor
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask
@@ -128,7 +128,7 @@ class _RoomSearch:
         # A pod may be spared only after others are back, such as the pod that a member's affinity needs.
         while len(self.vacancy) < n_before:
             n_before = len(self.vacancy)
-            late: list[Unit] = []
+            late: list[EvictionUnit] = []
             for unit in [unit for unit in order if self.vacancy.is_out(unit[0])]:
                 if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
                     late.append(unit)
@@ -177,12 +177,12 @@ class _RoomSearch:
         """Return whether the pod, once it is back, may keep members from other nodes than its own."""
         return bool(placed.terms or placed.pod.spec.claim_volumes) or self.vacancy.has_freed(placed.pod)
 
-    def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
+    def _in_place(self, late: Iterable[EvictionUnit]) -> Pieces[dict[str, str] | None]:
         """Bring back the pods that let every member keep its node. Return the nodes, None without places."""
         assumed = self._assumed.fresh()
         if not (yield from search(self._request, assumed)).is_placed:
             return None
-        by_node: dict[str, list[Place]] = {}
+        by_node: dict[str, list[AssumedPlace]] = {}
         for place in assumed.places:
             by_node.setdefault(place.node_name, []).append(place)
         is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from scheduler.engine.framework.interface import FilterPlugin
-from scheduler.engine.framework.post_filter import Unit
+from scheduler.engine.framework.post_filter import EvictionUnit
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import filter_request
@@ -36,13 +36,13 @@ class Vacancy:
         self._own = {claim.key for pod in members for claim in state.devices.claims_of(pod)}
         self._freed: dict[str, ResourceClaim] = {}
         #: The unit of each pod that is out, by its UID.
-        self._out: dict[str, Unit] = {}
+        self._out: dict[str, EvictionUnit] = {}
 
     def __len__(self) -> int:
         return len(self._out)
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[EvictionUnit]:
         """Return the units that are out."""
         return [unit for uid, unit in self._out.items() if uid == unit[0].pod.uid]
 
@@ -50,7 +50,7 @@ class Vacancy:
         """Return whether the pod is out."""
         return placed.pod.uid in self._out
 
-    def take_out(self, unit: Unit) -> None:
+    def take_out(self, unit: EvictionUnit) -> None:
         """Take these pods off their nodes."""
         for placed in unit:
             uid = placed.pod.uid
@@ -62,7 +62,7 @@ class Vacancy:
                     self._state.remove_pod(uid)
             self._free(self._state.devices.claims_of(placed.pod))
 
-    def put_back(self, unit: Unit) -> None:
+    def put_back(self, unit: EvictionUnit) -> None:
         """Put these pods back on their nodes; they have their claims again."""
         for placed in unit:
             del self._out[placed.pod.uid]
@@ -114,7 +114,7 @@ class Vacancy:
         for claim in claims:
             if claim.allocation is None or claim.key in self._own:
                 continue
-            is_given_back = any(plugin.gives_back(claim, self._view) for plugin in self._filters)
+            is_given_back = any(plugin.is_left_behind(claim, self._view) for plugin in self._filters)
             if is_given_back and self._state.devices.hide_allocation(claim):
                 self._freed[claim.key] = claim
 

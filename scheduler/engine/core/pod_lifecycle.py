@@ -164,7 +164,7 @@ class PodLifecycle:
             self._queue.put_back(queued, frozenset(), now_s)
         undo = self._reservations.take_undo(uid)
         # Upstream lets pods that wait for the object wait for its next change.
-        self.notify_of_objects(self._reservations.release(uid), now_s)
+        self.notify_of_objects(self._reservations.unreserve(uid), now_s)
         self._follow(record, Sign.BIND_FAILED, queued.pod, now_s)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         # No watch may have shown the nomination yet.

@@ -69,7 +69,7 @@ class Preemptions:
             preemption.waiting |= earlier.waiting
         record.preemption = preemption
         self._records.settle(record)
-        self._state.preempting.update(dict.fromkeys(waiting, preemptor.uid))
+        self._state.held_for_evictions.update(dict.fromkeys(waiting, preemptor.uid))
         return list(self._evict(preemption, first or [last]))
 
     def is_terminating(self, victim: Pod) -> bool:
@@ -103,7 +103,7 @@ class Preemptions:
             if last is not None and (is_wanted or self.must_follow(last)):
                 instructions += self._evict(preemption, [last])
             else:
-                self._release(preemption, now_s)
+                self._let_through(preemption, now_s)
         self._records.settle(victim_record)
         return instructions
 
@@ -138,7 +138,7 @@ class Preemptions:
         return (*own, f"{n_others} of other namespaces") if n_others else own
 
     def on_terminating(self, uid: str, now_s: float) -> None:
-        """Note that a pod is gone or ends; release the pods that it was to make room for."""
+        """Note that a pod is gone or ends; let the pods be tried that it was to make room for."""
         record = self._records.get(uid)
         if record is None:
             return
@@ -147,12 +147,12 @@ class Preemptions:
             if uid in preemption.unseen:
                 preemption.unseen.remove(uid)
                 self._note_answered_or_seen(preemption, uid)
-                self._release(preemption, now_s)
+                self._let_through(preemption, now_s)
         self._records.settle(record)
 
     def on_gone(self, uid: str) -> None:
         """Note that a pod is gone, which may have been a preemptor."""
-        self._state.preempting.pop(uid, None)
+        self._state.held_for_evictions.pop(uid, None)
         self._count_wasted(uid, GONE)
 
     def on_placed(self, uid: str, node_name: str) -> None:
@@ -181,14 +181,14 @@ class Preemptions:
             record.preemptors = tuple(other for other in record.preemptors if other != uid)
             self._records.settle(record)
 
-    def _release(self, preemption: Preemption, now_s: float) -> None:
+    def _let_through(self, preemption: Preemption, now_s: float) -> None:
         uid = preemption.preemptor.uid
         if preemption.left is not None or preemption.unseen:
             return
         # The pods wait for the end of the victims, not for late answers.
         for waiting_uid in preemption.waiting:
-            if self._state.preempting.get(waiting_uid) == uid:
-                del self._state.preempting[waiting_uid]
+            if self._state.held_for_evictions.get(waiting_uid) == uid:
+                del self._state.held_for_evictions[waiting_uid]
         self._queue.let_through_each(preemption.waiting, now_s)
         if preemption.unanswered:
             return

@@ -3,7 +3,7 @@ The pods between Reserve and Bind: what plugins reserve for them is written, and
 
     reserve --> writing --ReservationWritten--> waiting --all is done--> ready --next_ready--> Bind
                    |                               |                       |
-                   `--a write failed---------------+-----------------------+--> failed, released
+                   `--a write failed---------------+-----------------------+--> failed, unreserved
 
 A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
 is gone, or when the time is over. It is checked only when a stimulus is about one of these.
@@ -142,7 +142,7 @@ class Reservations:
         self._pods[bind.pod.uid] = _ReservedPod(bind, reservations, self._n_reserved)
         return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved, self.nominates)
 
-    def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
+    def unreserve(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
         """
         End the pod's reservations. Return each object that now counts otherwise, as it was and as it is.
 
@@ -154,11 +154,11 @@ class Reservations:
         if reserved.versions is not None:
             self._end_waiting(uid, reserved)
         writes = (write for reservation in reserved.reservations for write in reservation.writes)
-        changes = (self._state.stored_with(write.obj).release(write.obj, uid) for write in writes)
+        changes = (self._state.stored_with(write.obj).forget(write.obj, uid) for write in writes)
         return [change for change in changes if change is not None]
 
     def take_undo(self, uid: str) -> tuple[ObjectWrite[Any], ...]:
-        """Return what undoes its writes; call it before `release`. Writes in flight are undone once answered."""
+        """Return what undoes its writes; call it before `unreserve`. Writes in flight are undone once answered."""
         reserved = self._pods.get(uid)
         if reserved is None:
             return self._undo_by_bind.pop(uid, ())
@@ -177,7 +177,7 @@ class Reservations:
         reserved = self._pods[uid]
         if undo := reserved.undo():
             self._undo_by_bind[uid] = undo
-        self.release(uid)
+        self.unreserve(uid)
         return reserved.bind
 
     def note_written(

@@ -302,7 +302,7 @@ class FilterPlugin(Plugin, ABC):
         """Return what the status of a rejection by `prefilter` leaves unsaid; may be empty."""
         return ""
 
-    def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
+    def is_left_behind(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
         """Return whether the claim's devices come free without an eviction, since all of its pods are gone."""
         return False
 

@@ -15,7 +15,7 @@ from scheduler.engine.state.cluster import PlacedPod
 from scheduler.engine.state.cluster_view import ClusterView
 
 #: Pods that are only evicted together.
-Unit = tuple[PlacedPod, ...]
+EvictionUnit = tuple[PlacedPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class GroupPreemptor(ABC):
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
 
     @abstractmethod
-    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> list[Unit]:
+    def reprieve_order(self, units: Sequence[EvictionUnit], view: ClusterView) -> list[EvictionUnit]:
         """Return the units in the order in which they are reprieved if there is room for them."""
 
 

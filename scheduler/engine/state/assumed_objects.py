@@ -2,8 +2,8 @@
 Objects that this scheduler is writing for pods: they count as written before a watch shows it.
 
     assume --+--> shown by a watch, or deleted     the object counts as watches show it
-             +--> release                          as watches show it, since it was not written
-             `--> settle(version), then release    as assumed until a watch shows this version or a later one
+             +--> forget                           as watches show it, since it was not written
+             `--> settle(version), then forget     as assumed until a watch shows this version or a later one
 
 Several pods may hold an assumption: pods that share an object. Source: util/assumecache (kubernetes 1.36). Difference:
 upstream gives an assumption up with any newer version, and when the first of its pods fails.
@@ -103,7 +103,7 @@ class StoredObjects(ABC):
         """
         Let the object count as written, before the API server confirms it.
 
-        That ends by `settle` and `release` of the `holder`, a pod's UID, or when a watch shows the value.
+        That ends by `settle` and `forget` of the `holder`, a pod's UID, or when a watch shows the value.
         """
         obj: StoredObject = write.obj
         known = self._assumptions.get((obj.kind, obj.key))
@@ -139,7 +139,7 @@ class StoredObjects(ABC):
         return None
 
     @not_for_rules
-    def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
+    def forget(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
         """End the pod's part in an assumption. Return the object as it counted and as it counts now, or None."""
         assumption = self._assumptions.get((obj.kind, obj.key))
         if assumption is None:

@@ -71,7 +71,7 @@ _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 #: Attributes that a copy of the state takes over, each by its own copy method.
 _TAKEN_OVER: Final = frozenset(
-    {"workloads", "kubelet_refusals", "budgets", "groups", "hierarchies", "preempting"}
+    {"workloads", "kubelet_refusals", "budgets", "groups", "hierarchies", "held_for_evictions"}
 )
 #: Attributes that a copy computes from the nodes, namespaces, volumes and pods that are added to it.
 _COUNTED: Final = frozenset(
@@ -114,7 +114,7 @@ class ClusterState:
         self.groups = PodGroups()
         self.hierarchies = Hierarchies()
         #: Pods that are not tried meanwhile, by UID: the pod for whose victims they wait, the same or a sibling.
-        self.preempting: dict[str, str] = {}
+        self.held_for_evictions: dict[str, str] = {}
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -158,7 +158,8 @@ class ClusterState:
         if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
             raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
         copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
-        copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), dict(self.preempting)
+        copy.kubelet_refusals = self.kubelet_refusals.copy()
+        copy.held_for_evictions = dict(self.held_for_evictions)
         copy.groups, copy.hierarchies = self.groups.without_members(), self.hierarchies.copy()
         for name, labels in list(self.label_sets.namespace_labels.items()):
             copy.upsert_namespace(Namespace(name, "", labels))

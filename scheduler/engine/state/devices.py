@@ -258,13 +258,13 @@ class Devices(StoredObjects):
         return (obj, counted) if was_pending and counted is not None else None
 
     @not_for_rules
-    def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
-        """Do what `StoredObjects.release` does."""
-        released = super().release(obj, holder)
-        if released is not None and not released[1].resource_version:
+    def forget(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
+        """Do what `StoredObjects.forget` does."""
+        ended = super().forget(obj, holder)
+        if ended is not None and not ended[1].resource_version:
             # An object that was to be created is not known to the API server by this key.
             self._set(obj.kind, obj.key, None)
-        return released
+        return ended
 
     @not_for_rules
     def hide_allocation(self, claim: ResourceClaim) -> bool:

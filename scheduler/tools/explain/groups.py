@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
-from scheduler.engine.core.assumed_places import AssumedPlaces, CycleBrokenError, Place, detached_places
+from scheduler.engine.core.assumed_places import (
+    AssumedPlace,
+    AssumedPlaces,
+    CycleBrokenError,
+    detached_places,
+)
 from scheduler.engine.core.group_attempt import Outcome, Stuck
 from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.core.group_messages import whole_group_problem
@@ -190,7 +195,7 @@ class GroupChangeCheck:
         ]
 
 
-def _place_again(assumed: AssumedPlaces, places: Sequence[Place], members: Sequence[Pod]) -> None:
+def _place_again(assumed: AssumedPlaces, places: Sequence[AssumedPlace], members: Sequence[Pod]) -> None:
     """Give the members the places that they had in another search."""
     left = {pod.uid: pod for pod in members}
     for place in places:

@@ -11,14 +11,13 @@ from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.framework.kinds import kinds
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.instructions import DevicesAwaited, Instruction, WriteObjects, WriteReservation
+from scheduler.engine.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.engine.model.stimuli import (
     DevicesServed,
     ObjectGone,
     ObjectSeen,
-    PodSeen,
     ReservationWritten,
     WatchEvent,
 )
@@ -26,7 +25,7 @@ from scheduler.errors import Unreachable
 from tests.support import build
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import device_class, device_slice
-from tests.support.driving import NAME, Driver, only
+from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep
 
 
@@ -65,11 +64,12 @@ class ClaimCluster(Driver):
         settings: Settings | None = None,
         *,
         is_served: bool = True,
+        server: LossyServer | None = None,
     ) -> None:
         super().__init__(settings=settings)
         semantics = DEFAULT_SEMANTICS if settings is None else settings.semantics
         self._decode = {row.kind: row.decode for row in kinds(semantics=semantics)}
-        self.server = LossyServer()
+        self.server = LossyServer() if server is None else server
         self.writer = ReservationWriter(
             Sender(self.server, sleep=FakeSleep()),  # type: ignore[arg-type]  # it answers the requests of this writer
             clock_s=lambda: 1_900_000_000.0,
@@ -124,12 +124,7 @@ class ClaimCluster(Driver):
     def using(self, *claims: str, name: str = "p", labels: dict[str, str] | None = None, **spec: Any) -> Pod:
         """Show the machine a pod that uses the claims."""
         entries = [{"name": each, "resourceClaimName": each} for each in claims]
-        document = build.pod(
-            name, labels=labels or {}, spec={"schedulerName": NAME, "resourceClaims": entries, **spec}
-        )
-        pod = self.decoded(document)
-        self.handle(PodSeen(pod))
-        return pod
+        return self.pod(name, labels=labels, spec={"resourceClaims": entries, **spec})
 
     def reserve(self) -> WriteReservation:
         """Run a cycle that reserves claims. Return its instruction."""
@@ -159,12 +154,6 @@ class ClaimCluster(Driver):
         assert self.state.devices.n_assumed == 0
         assert self.state.n_assumed == 0
         assert self.machine.n_binding == 0
-
-
-def awaited(instructions: list[Instruction]) -> tuple[str, tuple[tuple[str, bool], ...]]:
-    """Return what is reported of a wait for binding conditions."""
-    report = only(instructions, DevicesAwaited)
-    return report.status, report.devices
 
 
 def _version(item: tuple[str, build.Json]) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from scheduler.engine.model.instructions import Instruction
+from scheduler.engine.model.instructions import EvictVictim, Instruction
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, VictimFate
-from tests.support.driving import Driver, evictions
+from tests.support.driving import Driver, binds, each_of, evictions
 
 
 def sized_pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
@@ -28,3 +29,36 @@ def end_eviction(
 ) -> list[Instruction]:
     """Answer the eviction of the victim for the pod."""
     return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
+
+
+def leave(cluster: Driver, *pods: Pod) -> None:
+    """Let the pods be gone, and so much time pass that any backoff is over."""
+    for pod in pods:
+        cluster.lose(pod)
+    cluster.pass_time(20)
+
+
+def settled(
+    driver: Driver, told: Sequence[Instruction] = (), *, until_bound: bool = False
+) -> tuple[set[str], dict[str, str]]:
+    """
+    Let all that is to be evicted leave, and what has room then be placed; return the victims, and the places.
+
+    `until_bound`: only until something is placed: from then on a member without a place evicts as any pod does.
+    """
+    victims, places = set[str](), dict[str, str]()
+    left = [*told]
+    for _ in range(20):
+        left += driver.cycles()
+        places |= binds(left)
+        orders, left = each_of(left, EvictVictim), []
+        if until_bound and places:
+            break
+        for order in orders:
+            victims.add(order.victim.name)
+            left += driver.carry_out(order)
+        if not orders:
+            driver.pass_time(20)
+            if not driver.queue.depths()["active"]:
+                break
+    return victims, places

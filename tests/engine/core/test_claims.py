@@ -4,14 +4,21 @@ import pytest
 
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.devices import NEEDED_KINDS, DeviceKind
-from scheduler.engine.model.instructions import DevicesAwaited, Instruction, WriteObjects, WriteReservation
+from scheduler.engine.model.instructions import (
+    Attempted,
+    Bind,
+    DevicesAwaited,
+    Instruction,
+    WriteObjects,
+    WriteReservation,
+)
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
 from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
-from tests.engine.core.claim_cluster import ClaimCluster, awaited
+from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
-from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, selecting_claim
 from tests.support.driving import attempt_of, bind_of, each_of, event_of, only
 
 
@@ -35,9 +42,9 @@ def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
     assert cluster.server.writes == ["update default/c", "update default/c status"]
     assert _reserved(cluster, "c") == ["p"]
     assert not cluster.machine.has_work()
-    cluster.watch()
-    bind = bind_of(cluster.cycle())
-    assert bind.node_name == "a"
+    instructions = [*cluster.watch(), *cluster.cycle()]
+    assert bind_of(instructions).node_name == "a"
+    assert not each_of(instructions, DevicesAwaited), "no wait is reported of devices without conditions"
     cluster.confirm(pod, "a")
     cluster.holds_nothing()
 
@@ -175,9 +182,9 @@ def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> Non
     asked = cluster.reserve()
     cluster.server.loses = lambda number: number >= lost
     cluster.answer_to(asked)
-    after = ClaimCluster(1, ("a",))
-    after.server.claims = cluster.server.claims
-    after.server._n_versions = 100
+    after = ClaimCluster(1, ("a",), server=cluster.server)
+    after.server.loses = lambda _: False
+    after.server.writes.clear()
     after.collect()
     after.watch()
     after.handle(PodSeen(pod))
@@ -188,19 +195,20 @@ def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> Non
     assert _reserved(after, "c") == ["p"]
 
 
-def _waiting_for_conditions() -> tuple[ClaimCluster, Pod, list[Instruction]]:
-    """Return a cluster with a pod whose device has binding conditions, and what followed its writes."""
+CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+
+
+def _waiting(**of_device: list[str]) -> tuple[ClaimCluster, Pod, list[Instruction]]:
+    """Return a cluster with a pod whose claim is written and not shown, and what followed its writes."""
     cluster = ClaimCluster(0, ("a",))
-    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
-    cluster.show(device_slice("a", 1, **conditions))
+    cluster.show(device_slice("a", 1, **of_device))
     cluster.apply(resource_claim("c"))
     pod = cluster.using("c")
-    told = cluster.write(cluster.reserve())
-    assert cluster.watch() == []
-    return cluster, pod, told
+    return cluster, pod, cluster.write(cluster.reserve())
 
 
 def _set_condition(cluster: ClaimCluster, condition: str) -> list[Instruction]:
+    cluster.watch()
     claim = cluster.server.claims["default/c"]
     device = {"driver": DRIVER, "pool": "a", "device": "gpu-0"}
     devices = [{**device, "conditions": [{"type": condition, "status": "True"}]}]
@@ -212,21 +220,22 @@ def _set_condition(cluster: ClaimCluster, condition: str) -> list[Instruction]:
 def test_the_end_of_a_wait_for_binding_conditions_is_reported_with_its_seconds(
     condition: str, status: str
 ) -> None:
-    cluster, pod, _ = _waiting_for_conditions()
+    cluster, pod, _ = _waiting(**CONDITIONS)
     cluster.now_s += 3.0
-    reports = each_of(_set_condition(cluster, condition), DevicesAwaited)
+    instructions = [*_set_condition(cluster, condition), *cluster.cycle()]
+    reports = each_of(instructions, DevicesAwaited)
     assert reports == [DevicesAwaited(pod, status, 3.0, ((DRIVER, True),))]  # type: ignore[arg-type]
+    assert [each.node_name for each in each_of(instructions, Bind)] == (["a"] if status == "success" else [])
 
 
 def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
-    cluster, _, told = _waiting_for_conditions()
+    cluster, _, told = _waiting(**CONDITIONS)
     event = event_of(told)
     assert (event.type, event.reason, event.action) == ("Normal", "BindingConditionsPending", "Scheduling")
     assert event.note == "waiting for binding conditions for device on node a"
     assert not cluster.machine.has_work()
     instructions = _set_condition(cluster, "broken")
     assert "device binding failed: claim=c" in attempt_of(instructions).message
-    assert awaited(instructions) == ("failure", ((DRIVER, True),))
     assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
@@ -346,3 +355,48 @@ def test_a_claim_that_is_elsewhere_is_given_up_beside_missing_devices_from_1_37(
     message = attempt_of(cluster.cycle()).message
     assert "cannot allocate all claims" in message
     assert ("deallocation of ResourceClaim completed" in message) is is_given_up
+
+
+@pytest.mark.parametrize("of_device", [{}, {"bindingConditions": ["ready"]}], ids=["plain", "conditions"])
+def test_a_pod_whose_claim_is_deleted_while_it_waits_fails(of_device: dict[str, list[str]]) -> None:
+    cluster = _waiting(**of_device)[0]
+    cluster.events.clear()
+    del cluster.server.claims["default/c"]
+    cluster.collect()
+    message = attempt_of(cluster.watch()).message
+    assert message == 'running PreBind plugin "DynamicResources": could not find ResourceClaim "default/c"'
+
+
+@pytest.mark.parametrize(("of_device", "is_over"), [({}, True), ({"bindingConditions": ["ready"]}, False)])
+def test_two_minutes_are_enough_for_a_watch_and_not_for_devices(
+    of_device: dict[str, list[str]], *, is_over: bool
+) -> None:
+    cluster = _waiting(**of_device)[0]
+    failed = each_of(cluster.live(130.0), Attempted)
+    assert bool(failed) is is_over
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_selector_that_fails_on_a_node_fails_the_pod_unless_another_rule_refuses_the_node(
+    *, is_refused: bool
+) -> None:
+    cluster = ClaimCluster(0, ())
+    cluster.node("b", unschedulable=is_refused)
+    cluster.node("a")
+    cluster.show(device_slice("b", 1))
+    cluster.show(device_slice("a", 1, attributes={"model": {"string": "x"}}))
+    cluster.apply(selecting_claim("c", f'device.attributes["{DRIVER}"].model == "x"'))
+    cluster.using("c")
+    if is_refused:
+        assert cluster.reserve().node_name == "a"
+    else:
+        assert "CEL runtime error: no such key: model" in attempt_of(cluster.cycle()).message
+
+
+def test_a_pod_whose_extended_resource_the_node_itself_serves_is_bound_at_once() -> None:
+    """Its device plugin does: nothing is written of claims."""
+    cluster = ClaimCluster(1, ())
+    cluster.node("a", allocatable={"pods": "10", "example.com/gpu": "1"})
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
+    assert bind_of(cluster.cycle()).node_name == "a"

@@ -30,20 +30,25 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from tests.conformance.product import ProductSubject
 from tests.support import build
 from tests.support.driving import NAME
 from tests.support.json_cluster import decoded
 
 
-def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ClusterState]:
+def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ProductSubject]:
     """Return the decision about the pod on an empty cluster of these nodes."""
-    state = ClusterState()
+    subject = ProductSubject(None)
     for node in nodes:
-        state.upsert_node(decode_node(msgspec.json.encode(node)))
-    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
-    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1))
+        subject.apply(node)
+    decision = decide(subject.cluster.pod(pod), subject.cluster.view(), subject.profile, random.Random(1))
     assert isinstance(decision, ScheduleResult)
-    return decision, state
+    return decision, subject
+
+
+def recorded(decided: tuple[ScheduleResult, ProductSubject], *more: list[str]) -> str:
+    """Return the record of the decision."""
+    return decision_record(decided[0], decided[1].cluster.state.nodes, *more)
 
 
 def read(text: str) -> DecisionRecord:
@@ -54,27 +59,28 @@ def read(text: str) -> DecisionRecord:
 
 def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
-    result, state = placed(nodes, build.pod(cpu="500m"))
-    record = read(decision_record(result, state.nodes))
+    decided = placed(nodes, build.pod(cpu="500m"))
+    record = read(recorded(decided))
     assert (record.evaluated, record.feasible) == (6, 6)
-    assert record.top[0].node == result.node_name
+    assert record.top[0].node == decided[0].node_name
     assert len({ranked.node for ranked in record.top}) == 3
     assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
     totals = [ranked.total for ranked in record.top]
     assert totals == sorted(totals, reverse=True)
-    assert is_of_bind(record, result.node_name)
+    node_name = decided[0].node_name
+    assert is_of_bind(record, node_name)
     assert not any(is_of_bind(record, name) for name in (record.top[1].node, ""))
     without_scores = msgspec.structs.replace(record, top=())
-    assert [is_of_bind(without_scores, name) for name in (result.node_name, "")] == [True, False]
+    assert [is_of_bind(without_scores, name) for name in (node_name, "")] == [True, False]
 
 
 def test_a_record_names_relaxed_rules_and_evicted_pods_if_there_are_any() -> None:
     """Of evicted ones the first ten."""
-    result, state = placed([build.node("n")], build.pod())
+    decided = placed([build.node("n")], build.pod())
     evicted = [f"default/victim-{index}" for index in range(11)]
-    record = read(decision_record(result, state.nodes, ["rule"], evicted))
+    record = read(recorded(decided, ["rule"], evicted))
     assert (record.relaxed, record.evicted) == (("rule",), tuple(evicted[:10]))
-    assert {"relaxed", "evicted"}.isdisjoint(json.loads(decision_record(result, state.nodes)))
+    assert {"relaxed", "evicted"}.isdisjoint(json.loads(recorded(decided)))
 
 
 class _Points(Unobserved):
@@ -126,23 +132,20 @@ class _Failing(FilterPlugin):
 def test_a_decision_enters_and_leaves_the_points_of_upstream(
     n_cpus: str, fails: bool, left: list[tuple[str, Code]]
 ) -> None:
-    _, state = placed([build.node("a"), build.node("b")], build.pod())
-    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    _, subject = placed([build.node("a"), build.node("b")], build.pod())
+    profile = subject.profile
     if fails:
         profile = replace(profile, filters=(*profile.filters, _Failing()))
-    points = _Points()
-    pod = decoded(build.pod(cpu=n_cpus))
-    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    points, pod = _Points(), decoded(build.pod(cpu=n_cpus))
+    decide(pod, subject.cluster.view(), profile, random.Random(1), points)
     assert points.entered == [point for point, _ in left]
     assert points.left == left
 
 
 def test_no_filter_is_asked_of_nodes_that_are_all_refused() -> None:
-    _, state = placed([build.node("a")], build.pod())
-    state.upsert_node(decode_node(msgspec.json.encode(build.node("a", unschedulable=True))))
-    profile, points = build_profiles(default_settings(), ClusterView(state))[NAME], _Points()
-    pod = decoded(build.pod(cpu="1"))
-    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    subject, points = ProductSubject(None), _Points()
+    subject.apply(build.node("a", unschedulable=True))
+    decide(decoded(build.pod()), subject.cluster.view(), subject.profile, random.Random(1), points)
     assert points.filters == ["NodeUnschedulable"]
 
 
@@ -153,8 +156,8 @@ def test_a_record_names_no_refused_node() -> None:
         build.node("small", allocatable={"cpu": "2"}),
         build.node("large", allocatable={"cpu": "4"}),
     ]
-    result, state = placed(nodes, build.pod(cpu="1"))
-    record = read(decision_record(result, state.nodes))
+    decided = placed(nodes, build.pod(cpu="1"))
+    record = read(recorded(decided))
     assert [ranked.node for ranked in record.top] == ["large", "small"]
 
 
@@ -170,8 +173,8 @@ def test_a_record_counts_nodes_by_their_first_reason() -> None:
         build.node("closed", allocatable={"pods": "0"}),
     ]
     requests = {"cpu": "2", "memory": "2Gi"}
-    result, state = placed(nodes, build.pod(containers=[build.container(requests=requests)]))
-    record = read(decision_record(result, state.nodes))
+    decided = placed(nodes, build.pod(containers=[build.container(requests=requests)]))
+    record = read(recorded(decided))
     assert record.rejected == {
         "node(s) had untolerated taint(s)": 2,
         "Insufficient cpu": 2,
@@ -182,7 +185,7 @@ def test_a_record_counts_nodes_by_their_first_reason() -> None:
 
 
 def test_a_record_does_not_depend_on_the_order_of_reasons() -> None:
-    result, state = placed([build.node("a"), build.node("b")], build.pod())
+    result, subject = placed([build.node("a"), build.node("b")], build.pod())
     everywhere = np.zeros(2, dtype=np.bool_)
     refusals = [
         Refusal("NodeResourcesFit", RuleFilter(2, (everywhere, unschedulable(reason))).statuses, ~everywhere)
@@ -191,14 +194,14 @@ def test_a_record_does_not_depend_on_the_order_of_reasons() -> None:
     texts = set()
     for order in (refusals, refusals[::-1]):
         scores = replace(result.scores, filtered=FilterResult(refusals=order))
-        texts.add(decision_record(replace(result, scores=scores), state.nodes))
+        texts.add(recorded((replace(result, scores=scores), subject)))
     assert len(texts) == 1
     assert '"rejected":{"Insufficient cpu":2,"Too many pods":2}' in texts.pop()
 
 
 def test_a_single_feasible_node_is_not_scored() -> None:
-    result, state = placed([build.node("only")], build.pod())
-    record = read(decision_record(result, state.nodes))
+    decided = placed([build.node("only")], build.pod())
+    record = read(recorded(decided))
     assert [(ranked.node, ranked.total, ranked.scores) for ranked in record.top] == [("only", 0, {})]
 
 
@@ -206,12 +209,12 @@ def test_a_single_feasible_node_is_not_scored() -> None:
 def test_a_record_never_exceeds_its_limit(length: int) -> None:
     """What does not fit is left out, the worst runner-up first."""
     nodes = [build.node(str(i) + "n" * (length - 1), hostname=f"h{i}") for i in range(5)]
-    result, state = placed(nodes, build.pod())
-    text = decision_record(result, state.nodes)
+    decided = placed(nodes, build.pod())
+    text = recorded(decided)
     assert len(text.encode()) <= RECORD_LIMIT_BYTES
     record = read(text)
     assert record.feasible == 5
-    assert not record.top or record.top[0].node == result.node_name
+    assert not record.top or record.top[0].node == decided[0].node_name
 
 
 @pytest.mark.parametrize(

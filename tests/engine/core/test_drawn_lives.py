@@ -251,5 +251,5 @@ class DrawnLives(RuleBasedStateMachine):
         self._product.delete(kind, namespace, name)
 
 
-DrawnLives.TestCase.settings = settings(max_examples=30, stateful_step_count=35, deadline=None)
+DrawnLives.TestCase.settings = settings(max_examples=12, stateful_step_count=35, deadline=None)
 TestDrawnLives = DrawnLives.TestCase

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
-from scheduler.engine.model.stimuli import PodGroupSeen, PodSeen
+from tests.engine.core.test_group_disruption import group_seen
 from tests.engine.core.test_group_levels import BLOCK, RACK, message, racks
-from tests.support import build
 from tests.support.build import Json
-from tests.support.driving import NAME, Driver
+from tests.support.driving import Driver
 
 OURS, KUEUE = "affinity-scheduler.io/pod-group", "kueue.x-k8s.io/podset"
 JOB_SET, LWS = "jobset.sigs.k8s.io", "leaderworkerset.sigs.k8s.io"
@@ -36,28 +32,16 @@ def waiting(labels: Json, annotations: Json, *, leader: str = "1", pod_group: st
     racks(driver, "block-1", r1=4)
     racks(driver, "block-2", r2=4, r3=4, r4=4, r5=3)
     if pod_group:
-        gang = {"gang": {"minCount": 16}}
-        spec = {"schedulingPolicy": gang, "schedulingConstraints": {"topology": [{"key": BLOCK}]}}
-        document = {"metadata": {"namespace": "default", "name": pod_group}, "spec": spec}
-        group = decode_pod_group(GroupKind.KUBERNETES, "v1alpha2", json.dumps(document).encode())
-        driver.handle(PodGroupSeen(group))
+        driver.handle(group_seen(pod_group, 16, schedulingConstraints={"topology": [{"key": BLOCK}]}))
     for index in range(16):
         part, member = divmod(index, 4)
         marks = [
             {name: text.format(index=index, part=part, member=member) for name, text in each.items()}
             for each in (labels, annotations)
         ]
-        pod = build.pod(
-            f"m{index}",
-            labels=marks[0],
-            annotations=marks[1],
-            cpu="1" if member else leader,
-            spec={
-                "schedulerName": NAME,
-                **({"schedulingGroup": {"podGroupName": pod_group}} if pod_group else {}),
-            },
-        )
-        driver.handle(PodSeen(driver.decoded(pod)))
+        spec = {"schedulingGroup": {"podGroupName": pod_group}} if pod_group else {}
+        cpu = "1" if member else leader
+        driver.pod(f"m{index}", labels=marks[0], annotations=marks[1], cpu=cpu, spec=spec)
     text = message(driver)
     driver.audit()
     return text

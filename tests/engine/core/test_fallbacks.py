@@ -206,44 +206,39 @@ def test_node_affinity_is_relaxed_where_an_annotation_alone_declares_it(cluster:
         )
 
 
+def entries(*more: dict[str, Any]) -> str:
+    """Return an annotation of entries that relax the rule by zone after a second, each but for what it says."""
+    return json.dumps([{**BY_ZONE, "afterSeconds": 1, **each} for each in more])
+
+
+NO_TERM = "no required term of"
+
+
 @pytest.mark.parametrize(
-    ("entries", "problem"),
+    ("annotation", "problem"),
     [
         ("nonsense", "$: "),
+        (entries({"rule": "podAffinity", "topologyKey": "z"}), f"{NO_TERM} podAffinity by z"),
+        ('[{"rule": "nodeAffinity", "afterSeconds": 1}]', f"{NO_TERM} nodeAffinity"),
+        (json.dumps([BY_ZONE]), "expected afterSeconds"),
         (
-            '[{"rule": "podAffinity", "topologyKey": "z", "afterSeconds": 1}]',
-            "no required term of podAffinity by z",
-        ),
-        ('[{"rule": "nodeAffinity", "afterSeconds": 1}]', "no required term of nodeAffinity"),
-        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}"}}]', "expected afterSeconds"),
-        (
-            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterNotTriggerScaleUp": true}}]',
+            entries({"afterNotTriggerScaleUp": True}),
             "$[0].afterNotTriggerScaleUp: no longer read, expected afterSeconds alone",
         ),
-        (
-            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": -1}}]',
-            "found -1, expected 0 to",
-        ),
-        (
-            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": 1, "weight": 0}}]',
-            "found 0, exp",
-        ),
-        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "after": 1}}]', "unknown field"),
-        ('[{"rule": "any"}]', "$[0].rule: Invalid enum value 'any'"),
-        (
-            json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 2),
-            "$[1]: podAntiAffinity by topology.kubernetes.io/zone is",
-        ),
-        (json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 9), "more than 8 entries"),
-        (
-            json.dumps([{**BY_ZONE, "matchLabels": {"app": "db"}, "afterSeconds": 1}]),
-            "no required term of podAntiAffinity by topology.kubernetes.io/zone of app=db",
-        ),
+        (entries({"afterSeconds": -1}), "found -1, expected 0 to"),
+        (entries({"weight": 0}), "found 0, exp"),
+        (entries({"after": 1}), "unknown field"),
+        (entries({"rule": "any"}), "$[0].rule: Invalid enum value 'any'"),
+        (entries({}, {}), "$[1]: podAntiAffinity by topology.kubernetes.io/zone is"),
+        (entries(*[{}] * 9), "more than 8 entries"),
+        (entries({"matchLabels": {"app": "db"}}), f"{NO_TERM} podAntiAffinity by {ZONE} of app=db"),
     ],
 )
-def test_a_malformed_annotation_is_refused_with_its_path(cluster: Driver, entries: str, problem: str) -> None:
+def test_a_malformed_annotation_is_refused_with_its_path(
+    cluster: Driver, annotation: str, problem: str
+) -> None:
     """The pod stays pending with the problem in its message, as with every annotation."""
-    pod = cluster.pod("p", labels={"app": "web"}, affinity=APART, annotations={FALLBACK: entries})
+    pod = cluster.pod("p", labels={"app": "web"}, affinity=APART, annotations={FALLBACK: annotation})
     found = pod.spec.annotation_problem
     assert found is not None
     assert found.startswith(f"annotation {FALLBACK}: ")

@@ -14,20 +14,16 @@ from scheduler.engine.model.group_topology import (
 )
 from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import PodGone, PodSeen, TimePassed
+from scheduler.engine.model.stimuli import PodGone, TimePassed
+from tests.engine.core.test_group_levels import BLOCK, RACK, racks
 from tests.support import build
-from tests.support.driving import NAME, Driver, binds, conditions
-
-BLOCK, RACK = "example.com/block", "example.com/rack"
+from tests.support.driving import Driver, binds, conditions
 
 
 @pytest.fixture
 def cluster(driver: Driver) -> Driver:
-    for block in ("a", "b"):
-        for rack in ("1", "2"):
-            for host in ("x", "y"):
-                labels = {BLOCK: block, RACK: block + rack}
-                driver.node(f"{block}{rack}{host}", labels=labels, allocatable={"cpu": "1", "pods": "9"})
+    racks(driver, "a", a1=2, a2=2)
+    racks(driver, "b", b1=2, b2=2)
     return driver
 
 
@@ -35,19 +31,14 @@ def member(
     cluster: Driver, name: str, words: dict[str, str], *, n: str = "2", replica_set: str = "", node: str = ""
 ) -> Pod:
     """Show a pod of one cpu in a group, as annotations say; `replica_set`: its owner, web-1 or web-2."""
-    document = build.pod(
+    return cluster.pod(
         name,
         annotations={GROUP: "g", MIN_COUNT: n, **words},
+        labels={"pod-template-hash": replica_set.partition("-")[2]} if replica_set else {},
+        owner=build.owned_by("ReplicaSet", replica_set) if replica_set else None,
         cpu="1",
-        spec={"schedulerName": NAME, **({"nodeName": node} if node else {})},
+        node=node or None,
     )
-    if replica_set:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
-        document["metadata"]["ownerReferences"] = [owner]
-        document["metadata"]["labels"] = {"pod-template-hash": replica_set.partition("-")[2]}
-    pod = cluster.decoded(document)
-    cluster.handle(PodSeen(pod))
-    return pod
 
 
 def outcome(cluster: Driver) -> tuple[dict[str, str], set[str]]:
@@ -143,7 +134,7 @@ def test_jobs_of_a_jobset_need_not_have_one_minimum(cluster: Driver) -> None:
 
 def test_after_a_rollout_new_members_are_placed_by_the_new_template(cluster: Driver) -> None:
     """The old ones on nodes do not bind them."""
-    for name, node in (("old-1", "a1x"), ("old-2", "a1y")):
+    for name, node in (("old-1", "a1-0"), ("old-2", "a1-1")):
         member(cluster, name, {REQUIRED_TOPOLOGY: RACK}, replica_set="web-1", node=node)
     member(cluster, "new-1", {REQUIRED_TOPOLOGY: BLOCK}, replica_set="web-2")
     nodes, _ = outcome(cluster)
@@ -213,9 +204,7 @@ IN_GROUP = {GROUP: "g", MIN_COUNT: "1"}
 def test_a_word_that_nothing_reads_keeps_the_pod_out(
     cluster: Driver, where: str, words: dict[str, str], problem: str
 ) -> None:
-    document = build.pod("p", spec={"schedulerName": NAME})
-    document["metadata"][where] = words
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    cluster.pod("p", **{where: words})
     assert outcome(cluster) == ({}, {problem})
 
 
@@ -229,8 +218,7 @@ def test_a_time_that_is_no_number_of_seconds_keeps_the_pod_out(cluster: Driver) 
 )
 def test_label_and_annotation_have_to_say_the_same(cluster: Driver, word: str, other: str) -> None:
     labels = {**IN_GROUP, REQUIRED_TOPOLOGY: "a", PART: "l"}
-    document = build.pod("p", labels=labels, annotations={word: other}, spec={"schedulerName": NAME})
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    cluster.pod("p", labels=labels, annotations={word: other})
     problem = (
         f'{word} of the pod: found "{labels[word]}" as label and "{other}" as annotation, expected one value'
     )

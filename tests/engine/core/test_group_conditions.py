@@ -58,8 +58,7 @@ def test_the_condition_of_a_group_is_written_where_it_changes(
         (0, "pod group default/mpi: no nodes available to schedule pods"),
     ],
 )
-def test_the_condition_of_a_group_without_places_says_why(n_nodes: int, text: str) -> None:
-    driver = Driver()
+def test_the_condition_of_a_group_without_places_says_why(driver: Driver, n_nodes: int, text: str) -> None:
     if n_nodes:
         driver.node("n", allocatable={"cpu": "1"})
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
@@ -70,11 +69,9 @@ def test_the_condition_of_a_group_without_places_says_why(n_nodes: int, text: st
     patch = only(driver.cycle(), PatchPodGroup)
     assert (patch.group, patch.is_true, patch.reason) == (group, False, "Unschedulable")
     assert patch.message.startswith(text)
-    driver.audit()
 
 
-def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced() -> None:
-    driver = Driver()
+def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced(driver: Driver) -> None:
     driver.node("n")
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
     group = PodGroup(key, 2, api_version="v1alpha1", conditions=(PLACED,))
@@ -89,4 +86,3 @@ def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced() -> Non
         new = driver.pod(name, labels={COSCHEDULING_GROUP: "mpi"})
         assert bind_of(driver.cycle()).pod == new
         assert each_of(driver.handle(BindDone(new.uid)), PatchPodGroup) == told
-    driver.audit()

@@ -144,7 +144,7 @@ def _check_unlike(seed: int) -> bool:
     return can_exist
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_members_with_unlike_requests_are_placed_if_and_only_if_brute_force_places_them(block: int) -> None:
     n_placed = sum(_check_unlike(seed) for seed in range(100 * block, 100 * (block + 1)))
     assert 10 < n_placed < 90

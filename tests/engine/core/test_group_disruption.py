@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.instructions import EvictVictim, Instruction
+from scheduler.engine.model.instructions import EvictVictim
 from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
+from tests.engine.core.preempting import settled
 from tests.engine.core.test_group_search import Case, Chance
 from tests.support.build import Json, pod
-from tests.support.driving import NAME, Driver, binds, each_of
+from tests.support.driving import NAME, Driver, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
@@ -55,26 +56,6 @@ def show(driver: Driver, *pods: Json) -> list[Pod]:
     return seen
 
 
-def evicted_and_bound(driver: Driver) -> tuple[set[str], dict[str, str]]:
-    """Let everything that is to be evicted leave, and what has room then be placed."""
-    victims: set[str] = set()
-    bound: dict[str, str] = {}
-    told: list[Instruction] = []
-    for _ in range(10):
-        told += driver.cycles()
-        bound |= binds(told)
-        evictions = each_of(told, EvictVictim)
-        told = []
-        for each in evictions:
-            victims.add(each.victim.name)
-            told += driver.carry_out(each)
-        if not evictions:
-            driver.pass_time(20)
-            if not driver.queue.depths()["active"]:
-                break
-    return victims, bound
-
-
 @VERSIONS
 @pytest.mark.parametrize("n", [3, 0], ids=["gang", "basic"])
 def test_a_group_in_the_way_leaves_whole_though_one_member_would_do(driver: Driver, n: int, version: str):
@@ -83,7 +64,7 @@ def test_a_group_in_the_way_leaves_whole_though_one_member_would_do(driver: Driv
     show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
     driver.handle(group_seen("high", 1, priority=100, version=version))
     show(driver, member("high-0", "high", 100))
-    assert evicted_and_bound(driver) == ({"low-0", "low-1", "low-2"}, {"high-0": "n"})
+    assert settled(driver) == ({"low-0", "low-1", "low-2"}, {"high-0": "n"})
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
@@ -99,7 +80,7 @@ def test_the_priorities_of_groups_count_not_those_of_their_pods(
     show(driver, *(member(f"low-{i}", "low", low[0], "n") for i in range(2)))
     driver.handle(group_seen("high", n_members, priority=high[1]))
     show(driver, *(member(f"high-{i}", "high", high[0]) for i in range(n_members)))
-    victims, bound = evicted_and_bound(driver)
+    victims, bound = settled(driver)
     assert victims == ({"low-0", "low-1"} if is_evicted else set())
     assert len(bound) == (n_members if is_evicted else 0)
 
@@ -112,7 +93,7 @@ def test_members_that_leave_one_by_one_have_their_group_s_priority_from_1_37(
     driver.handle(group_seen("low", 3, priority=10, mode=SINGLE[version], version=version))
     show(driver, *(member(f"low-{i}", "low", 30, "n") for i in range(3)))
     show(driver, member("p", "", priority))
-    victims, bound = evicted_and_bound(driver)
+    victims, bound = settled(driver)
     assert (len(victims), len(bound)) == (n_victims, n_victims)
 
 
@@ -121,7 +102,7 @@ def test_in_1_36_a_pod_evicts_the_members_of_lower_priority_than_its_own(driver:
     driver.handle(group_seen("low", 3, priority=10))
     show(driver, *(member(f"low-{n}", "low", n, "n") for n in (10, 20, 30)))
     show(driver, member("p", "", 25))
-    assert evicted_and_bound(driver) == ({"low-10"}, {"p": "n"})
+    assert settled(driver) == ({"low-10"}, {"p": "n"})
 
 
 def test_a_single_pod_is_evicted_before_a_whole_group_of_its_priority(driver: Driver):
@@ -132,7 +113,7 @@ def test_a_single_pod_is_evicted_before_a_whole_group_of_its_priority(driver: Dr
     show(driver, *(member(f"single-{name}", "", 10, name) for name in "ab"))
     driver.handle(group_seen("high", 2, priority=100))
     show(driver, *(member(f"high-{i}", "high", 100) for i in range(2)))
-    assert evicted_and_bound(driver)[0] == {"single-a", "single-b"}
+    assert settled(driver)[0] == {"single-a", "single-b"}
 
 
 def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(driver: Driver):
@@ -200,7 +181,7 @@ def check_units(seed: int) -> int:
 
     lower = {unit for unit, priority in rank.items() if priority < 10}
     could = fits_without(lower) and not fits_without(set())
-    victims, bound = evicted_and_bound(case.driver)
+    victims, bound = settled(case.driver)
     units = {unit_of[name] for name in victims}
     assert victims == {name for name, unit in unit_of.items() if unit in units}, seed
     assert units <= lower, (seed, units)

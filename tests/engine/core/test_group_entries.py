@@ -14,14 +14,12 @@ import pytest
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import EmitEvent
 from scheduler.engine.model.semantics import Version, semantics_of
-from scheduler.engine.model.stimuli import PodGone, PodSeen, TimePassed
+from scheduler.engine.model.stimuli import PodGone, TimePassed
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from tests.engine.core.test_group_disruption import group_seen
-from tests.support.build import Json, pod
 from tests.support.driving import NAME, Driver, binds, conditions
 
 GATED = "the pod group waits until none of its pods has scheduling gates"
-DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def driver_of(minor: int) -> Driver:
@@ -37,11 +35,8 @@ def cluster() -> Iterator[Driver]:
 
 def show(cluster: Driver, name: str, group: str = "g", node: str | None = None, **more: Any) -> None:
     """Show a pod of 1 cpu, which is a member unless the group is empty."""
-    spec: Json = {"schedulerName": NAME, **more}
-    if group:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    document = pod(name, cpu="1", node=node, spec=spec)
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    of_group = {"schedulingGroup": {"podGroupName": group}} if group else {}
+    cluster.pod(name, cpu="1", node=node, spec={**of_group, **more})
 
 
 def end(cluster: Driver, name: str) -> None:
@@ -298,9 +293,7 @@ def test_what_a_placed_group_leaves_keeps_its_turn(minor: int) -> None:
 def test_an_attempt_of_which_all_members_are_about_to_end_is_over(cluster: Driver) -> None:
     gang(cluster, 2, "4", version="v1beta1")
     for index in range(2):
-        document = pod(f"m{index}", spec={"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}})
-        document["metadata"] |= DELETED
-        cluster.handle(PodSeen(cluster.decoded(document)))
+        cluster.update(queued(cluster, f"m{index}").pod, terminating=True)
     told = cluster.cycle()
     assert not binds(told)
     assert any(isinstance(each, EmitEvent) and "skip schedule" in each.note for each in told)

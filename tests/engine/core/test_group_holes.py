@@ -298,7 +298,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(nodes, pods, draw(st.integers(0, 2)), members)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(clusters())
 def test_a_set_of_at_most_two_moves_is_found_if_there_is_one(cluster: Cluster) -> None:
     """The machine accepts every new place, and then the whole group fits; no rule breaks, and no budget."""

@@ -53,7 +53,7 @@ def _ids(hosts: Hosts, n_levels: int) -> np.ndarray[Any, np.dtype[np.intp]]:
     return np.array([1 + names.index(tuple(domains[:n_levels])) for domains, _ in hosts.values()])
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(rooms(), st.integers(1, 8), st.sampled_from(((3,), (2,), (2, 3), (1, 3), (1, 2, 3))))
 def test_a_layout_has_the_fewest_domains_there_can_be(hosts: Hosts, n: int, levels: tuple[int, ...]) -> None:
     room = np.array([n_free for _, n_free in hosts.values()], dtype=np.int64)
@@ -112,7 +112,7 @@ def _used(hosts: Hosts, nodes: Mapping[str, str], n_levels: int) -> set[tuple[st
     return {tuple(hosts[node][0][:n_levels]) for node in nodes.values()}
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(rooms(), st.integers(1, 7), st.sampled_from((0, 1)), st.sampled_from((2, 3)))
 def test_a_group_is_placed_iff_there_is_a_placement_in_the_fewest_domains(
     hosts: Hosts, n: int, required: int, preferred: int

@@ -36,7 +36,7 @@ def _racks(driver: Driver, *places: int) -> None:
         driver.node(f"h{index}", labels=labels, allocatable={"cpu": str(n), "pods": "10"})
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 2), min_size=2, max_size=4), st.data())
 def test_no_other_order_has_neighbours_nearer(places: list[int], data: st.DataObject) -> None:
     driver = Driver()

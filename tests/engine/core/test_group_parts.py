@@ -71,7 +71,7 @@ _parts = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=180)
 @given(rooms(), st.lists(_parts, min_size=1, max_size=3), st.booleans(), st.booleans())
 def test_a_group_of_parts_is_placed_iff_brute_force_places_it(
     hosts: Hosts, parts: Sequence[Part], within_block: bool, needs_all: bool

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.core.assumed_places import OutOfDecisionsError, detached_places
+from scheduler.engine.core.assumed_places import OutOfDecisionsError, SplitMix64, detached_places
 from scheduler.engine.core.decide import ScheduleResult
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
@@ -113,7 +113,7 @@ def check(seed: int) -> None:
     case.driver.audit()
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(3))
 def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
     for seed in range(40 * block, 40 * (block + 1)):
         check(seed)
@@ -140,3 +140,15 @@ def test_a_search_takes_as_many_decisions_as_it_may() -> None:
     for _ in range(2):
         assumed.decide(costly, assumed.view.alive)
     assert assumed.n_left < 98
+
+
+def test_the_numbers_are_those_of_splitmix64() -> None:
+    """From a plain implementation, begun at the digest of the identity, 0xa75d497bdad1730f: decisions are replayed."""
+    rng = SplitMix64("group moves")
+    numbers = [11664878396246414885, 5347674340970503118, 11567275386891502166]
+    assert [rng.randrange(1 << 64) for _ in numbers] == numbers
+
+
+def test_numbers_are_below_the_stop() -> None:
+    rng = SplitMix64("p 1")
+    assert {rng.randrange(3) for _ in range(100)} == {0, 1, 2}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.kubelet_refusals import CAPACITY, FIRST_S, LONGEST_S
-from tests.support.build import pod
-from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.driving import Driver, bind_of, condition_of
 from tests.support.messages import refusals
 
 LARGE, SMALL = {"cpu": "8"}, {"cpu": "4"}
@@ -19,9 +17,8 @@ def fail(
     driver: Driver, seen: Pod, reason: str = "OutOfcpu", message: str = "", phase: str = "Failed"
 ) -> None:
     """Show the pod on its node, with a status as a kubelet writes it."""
-    document = pod(seen.name, uid=seen.uid, node=seen.node_name, cpu="1", spec={"schedulerName": NAME})
-    document["status"] = {"phase": phase, "reason": reason, "message": message}
-    driver.handle(PodSeen(driver.decoded(document)))
+    status = {"phase": phase, "reason": reason, "message": message}
+    driver.pod(seen.name, uid=seen.uid, node=seen.node_name, cpu="1", status=status)
 
 
 def refused_on(driver: Driver, name: str) -> str:
@@ -182,13 +179,10 @@ def test_only_a_kubelets_refusal_counts(
 def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_count(driver: Driver) -> None:
     """A pod that failed before this process started may be a year old."""
     driver.node("only")
-    unknown = pod("old", node="only", cpu="1", spec={"schedulerName": NAME}, phase="Failed")
-    unknown["status"]["reason"] = "OutOfcpu"
-    driver.handle(PodSeen(driver.decoded(unknown)))
-    theirs = pod("theirs", node="only", cpu="1")
-    driver.handle(PodSeen(driver.decoded(theirs)))
-    theirs["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
-    driver.handle(PodSeen(driver.decoded(theirs)))
+    failed = {"phase": "Failed", "reason": "OutOfcpu"}
+    driver.pod("old", node="only", cpu="1", status=failed)
+    for status in ({}, failed):
+        driver.pod("theirs", node="only", cpu="1", scheduler="default-scheduler", status=status)
     assert len(driver.state.kubelet_refusals) == 0
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.outcomes import failed_event
-from scheduler.engine.model.instructions import Evicted
+from scheduler.engine.model.instructions import EmitEvent, Evicted
 from scheduler.engine.model.stimuli import BindDone, PodSeen, SweepDue
 from tests.support import build
 from tests.support.build import affinity, container, selector, term
-from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, event_of, kinds
+from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, each_of, event_of, kinds
 from tests.support.messages import not_helpful
 
 HOSTNAME = "kubernetes.io/hostname"
-ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
 
 
 def test_a_pod_that_fits_is_assumed_bound_and_announced(driver: Driver) -> None:
@@ -113,18 +114,6 @@ def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(driver: 
     assert machine.observed_node_name(pod.uid) is None
 
 
-def test_a_pod_shown_unbound_before_its_bind_succeeds_is_queued_again(driver: Driver) -> None:
-    """A restored server: the watch shows the pod bound, then unbound, and then the bind succeeds."""
-    driver.node("a")
-    pod = driver.pod("p")
-    driver.cycle()
-    driver.handle(PodSeen(replace(pod, node_name="a", resource_version="77")))
-    driver.handle(PodSeen(replace(pod, resource_version="70")))
-    assert not driver.machine.has_work()
-    driver.handle(BindDone(pod.uid))
-    assert bind_of(driver.cycle()).pod.uid == pod.uid
-
-
 def test_a_pod_is_known_to_end_once_a_watch_shows_it_pending_assumed_or_placed(driver: Driver) -> None:
     driver.node("a")
     placed, assumed = driver.pod("placed", node="a"), driver.pod("assumed")
@@ -196,8 +185,7 @@ def test_a_relabelled_namespace_counts_from_the_next_cycle(driver: Driver) -> No
 
 def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(driver: Driver) -> None:
     driver.node("a")
-    spec = {"schedulerName": NAME, "resourceClaims": [{"name": "gpu"}]}
-    driver.handle(PodSeen(driver.decoded(build.pod("p", spec=spec))))
+    driver.pod("p", spec={"resourceClaims": [{"name": "gpu"}]})
     message = condition_of(driver.cycle()).message
     assert message.startswith('0/1 nodes are available: pod needs resourceClaim "gpu"')
 
@@ -226,23 +214,6 @@ def test_the_note_of_an_event_has_as_many_bytes_as_the_api_server_takes(
     assert failed_event(driver.pod("p"), note).note == shown
 
 
-def test_the_same_stimuli_give_the_same_instructions() -> None:
-
-    def played() -> list[str]:
-        driver = Driver(seed=7)
-        for number in range(8):
-            driver.node(f"n{number}")
-        chosen = []
-        for number in range(16):
-            driver.pod(f"p{number}")
-            chosen.append(bind_of(driver.cycle()).node_name)
-        driver.audit()
-        return chosen
-
-    assert played() == played()
-    assert len(set(played())) > 1
-
-
 def test_an_irrelevant_update_changes_no_counts(driver: Driver) -> None:
     driver.node("a")
     pod = driver.pod("p", node="a")
@@ -268,12 +239,55 @@ def test_a_running_pod_that_is_evicted_is_told_of_once(driver: Driver) -> None:
     assert driver.handle(PodSeen(ends)) == []
 
 
-def test_a_pod_that_loses_its_node_is_retried(driver: Driver) -> None:
-    """A server restored from a backup, or lagging behind, shows a bound pod without its node."""
+@pytest.mark.parametrize(
+    ("n_nodes", "n_deleted", "percentage", "n_scored"),
+    [
+        (300, 0, 0, 300),  # every node, our default
+        (300, 0, 100, 300),
+        (300, 0, 50, 150),
+        (300, 0, 10, 100),  # never fewer than 100
+        (300, 0, 1, 100),
+        (400, 200, 60, 120),  # of the live nodes, not of the rows that deleted ones leave
+        (90, 0, 50, 90),
+    ],
+)
+def test_the_percentage_is_of_live_nodes_and_never_fewer_than_a_hundred(
+    n_nodes: int, n_deleted: int, percentage: int, n_scored: int
+) -> None:
+    """The pod's report says how many nodes were evaluated, and how many scored: upstream's numFeasibleNodesToFind."""
+    settings = default_settings()
+    profiles = tuple(replace(one, percentage_of_nodes_to_score=percentage) for one in settings.profiles)
+    cluster = Driver(settings=replace(settings, profiles=profiles))
+    for number in range(n_nodes):
+        cluster.node(f"n{number}")
+    for number in range(n_deleted):
+        cluster.lose_node(f"n{number}")
+    pod = cluster.pod("p")
+    cluster.cycle()
+    attempt = attempt_of(cluster.handle(BindDone(pod.uid)))
+    assert (attempt.n_evaluated, attempt.n_feasible) == (n_nodes - n_deleted, n_scored)
+    cluster.audit()
+
+
+def test_an_annotation_that_nothing_reads_is_told_once_for_each_set_of_names(driver: Driver) -> None:
+    """By one event; the pod is placed without the rule."""
     driver.node("a")
-    pod = driver.pod("p")
-    driver.cycle()
-    driver.confirm(pod, "a")
-    driver.update(pod)
-    assert len(driver.state.placed) == 0
-    assert bind_of(driver.cycle()).pod.uid == pod.uid
+
+    def shown(name: str, annotation: str, scheduler: str = NAME, **fields: Any) -> list[tuple[str, str]]:
+        marks = {f"affinity-scheduler.io/{annotation}": "{}"}
+        document = build.pod(name, annotations=marks, spec={"schedulerName": scheduler}, **fields)
+        told = each_of(driver.handle(PodSeen(driver.decoded(document))), EmitEvent)
+        return [(one.type, one.note) for one in told if one.reason == "UnreadAnnotation"]
+
+    note = (
+        "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+        ' did you mean "affinity-scheduler.io/affinity"?'
+    )
+    assert shown("p", "afinity") == [("Warning", note)]
+    assert shown("p", "afinity", labels={"a": "b"}) == []
+    assert [name for _, name in shown("p", "x")] == [
+        "annotation affinity-scheduler.io/x has no effect: nothing reads it"
+    ]
+    assert bind_of(driver.cycle()).node_name == "a"
+    assert shown("other", "x", scheduler="another") == []
+    assert shown("running", "x", node="a") == []

@@ -107,13 +107,7 @@ def test_a_nominated_pod_is_no_reason_on_a_node_that_the_pod_does_not_name(produ
     product.apply(build.node("other", labels={HOSTNAME: "other"}, allocatable=ROOM_FOR_TWO))
     _nominate(product, _pod("waiting", 9, labels={"app": "web"}), "other")
     _nominate(product, _pod("larger", 9))
-    named = {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
-            ]
-        }
-    }
+    named = build.node_affinity(required=[build.node_term(named=["in n"])])
     found = product.evaluate(_pod("incoming", 5, affinity={**apart, "nodeAffinity": named}))
     not_named = "1 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     assert found["message"].startswith(f"0/2 nodes are available: 1 Insufficient cpu, {not_named}.")

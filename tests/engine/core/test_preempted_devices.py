@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Any, NoReturn
 
@@ -13,11 +12,10 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.status import Code
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
-from tests.engine.core.preempting import end_eviction
+from tests.engine.core.preempting import end_eviction, leave
 from tests.support import build
 from tests.support.device_documents import device_class, resource_claim
 from tests.support.driving import NAME, attempt_of, bind_of, condition_of, evictions, kinds, settings_of
@@ -54,8 +52,7 @@ def _release(cluster: ClaimCluster, *names: str) -> None:
 
 def _end(cluster: ClaimCluster, pod: Pod, victim: Pod) -> None:
     end_eviction(cluster, pod, victim)
-    cluster.lose(victim)
-    cluster.pass_time(20)
+    leave(cluster, victim)
 
 
 def _bound(cluster: ClaimCluster, name: str, *released: str) -> str:
@@ -183,10 +180,7 @@ def test_a_pod_that_waits_for_a_device_evicts_no_other_after_a_restart() -> None
     node = bind_of(cluster.cycle()).node_name
     cluster.lose(cluster.confirm(first, node))
     _run(cluster, "d", name="other")
-    claims = [{"name": "e", "resourceClaimName": "e"}]
-    spec = {"schedulerName": NAME, "priority": 9, "resourceClaims": claims}
-    pod = replace(cluster.decoded(build.pod("high", spec=spec)), nominated_node_name=node)
-    cluster.handle(PodSeen(pod))
+    cluster.update(cluster.using("e", name="high", priority=9), nominated_node_name=node)
     instructions = cluster.cycle()
     assert evictions(instructions) == []
     assert attempt_of(instructions).message.endswith(_RELEASED)

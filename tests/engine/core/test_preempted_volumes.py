@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.engine.model.instructions import EmitEvent, Instruction, PatchCondition
 from scheduler.engine.model.volumes import StorageKind
-from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.engine.core.preempting import end_eviction, leave, sized_pod
 from tests.engine.core.volume_cluster import VolumeCluster
 from tests.support.driving import bind_of, each_of, evictions
 from tests.support.storage_objects import claim
@@ -38,7 +38,7 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
     assert [one.nominated_node_name for one in each_of(told, PatchCondition)] == ["a", ""]
     assert cluster.state.n_assumed == 0
     assert cluster.state.volumes.n_assumed == 0
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).pod.uid == high.uid
     # The victim is there still, and tried again.
@@ -54,8 +54,7 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
     assert evictions(cluster.cycle()) == ["low"]
     end_eviction(cluster, high, low)
     shown = cluster.update(high, nominated_node_name="a")
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     asked = cluster.reserve()
     assert (asked.node_name, cluster.state.n_assumed) == ("a", 1)
     assert not cluster.state.nominated
@@ -100,8 +99,7 @@ def test_an_answer_to_writes_of_a_reservation_that_has_ended_is_not_taken_for_th
     first = cluster.reserve()
     high = sized_pod(cluster, "high", 9)
     cluster.cycle()
-    cluster.lose(high)
-    cluster.pass_time(20)
+    leave(cluster, high)
     second = cluster.reserve()
     assert cluster.machine.n_binding == 1
     cluster.handle(cluster.server.write(first, 0))

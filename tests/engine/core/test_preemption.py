@@ -18,9 +18,9 @@ from scheduler.engine.model.instructions import (
 )
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import CycleDue, PodSeen, VictimFate
+from scheduler.engine.model.stimuli import CycleDue, VictimFate
 from scheduler.engine.queueing.queued_pod import SubQueue
-from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
+from tests.engine.core.preempting import end_eviction, leave, sized_pod, victim_and_preemptor
 from tests.support import build
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, each_of, evictions, kinds
 
@@ -42,12 +42,10 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
     assert event.note == f"Preempted by pod {high.uid} on node n"
     assert event.reported_by == high.scheduler_name
     assert kinds(end_eviction(cluster, high, lower)) == ["EmitEvent"]
-    cluster.lose(low)
-    cluster.lose(lower)
-    cluster.pass_time(20)
+    leave(cluster, low, lower)
     assert bind_of(cluster.cycle()).node_name == "n"
     assert not cluster.state.nominated
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
 
 
 def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
@@ -73,32 +71,15 @@ def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
 def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
     low, high = victim_and_preemptor(cluster)
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
-    assert high.uid in cluster.state.preempting
+    assert high.uid in cluster.state.held_for_evictions
     higher = sized_pod(cluster, "higher", 10, cpu="2")
     told = cluster.cycle()
     assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
     assert not cluster.needs_eviction(higher.uid, low.uid)
     cluster.update(low, terminating=True)
-    assert not cluster.state.preempting
-    cluster.lose(low)
-    cluster.pass_time(20)
-    assert bind_of(cluster.cycle()).pod.uid == higher.uid
-
-
-def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 8, cpu="2")
-    assert evictions(cluster.cycle()) == ["low"]
-    higher = sized_pod(cluster, "higher", 9, cpu="2")
-    told = cluster.cycle()
-    assert evictions(told) == []
-    assert condition_of(told).nominated_node_name == "n"
-    assert cluster.state.preempting.keys() == {high.uid, higher.uid}
-    assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
-    cluster.lose(low)
-    assert not cluster.state.preempting
-    cluster.pass_time(20)
+    assert not cluster.state.held_for_evictions
+    leave(cluster, low)
     assert bind_of(cluster.cycle()).pod.uid == higher.uid
 
 
@@ -109,7 +90,7 @@ def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_no
     higher = sized_pod(cluster, "higher", 9, cpu="2")
     cluster.cycle()
     cluster.lose(high)
-    assert cluster.state.preempting.keys() == {higher.uid}
+    assert cluster.state.held_for_evictions.keys() == {higher.uid}
     assert end_eviction(cluster, high, low, VictimFate.SPARED) == []
     told = cluster.cycle()
     assert evictions(told) == ["low"]
@@ -119,8 +100,7 @@ def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_no
 def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster: Driver):
     """The first answer to a DELETE was lost; the victim is gone long before the second one."""
     low, high = victim_and_preemptor(cluster)
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     cluster.confirm(high, bind_of(cluster.cycle()).node_name)
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     assert end_eviction(cluster, high, low) == []
@@ -139,8 +119,7 @@ def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
     assert (held.sub_queue, held.gating_plugin) == (SubQueue.GATED, "DefaultPreemption")
     assert cluster.cycle() == []
     cluster.update(lower, terminating=True)
-    cluster.lose(lower)
-    cluster.pass_time(20)
+    leave(cluster, lower)
     assert bind_of(cluster.cycle()).node_name == "n"
     end_eviction(cluster, high, lower)
 
@@ -193,7 +172,7 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
         cluster.update(second, terminating=True)
     held = cluster.queued(high.uid)
     assert (held.sub_queue, held.error_count) == (SubQueue.BACKOFF, 1)
-    assert not cluster.state.preempting
+    assert not cluster.state.held_for_evictions
 
 
 def _with_port(cluster: Driver, name: str, priority: int, **more: Any) -> Pod:
@@ -212,8 +191,7 @@ def test_a_pod_hears_that_its_victims_are_gone_whatever_kept_it_out(cluster: Dri
     cluster.lose(port)
     assert evictions(end_eviction(cluster, high, port)) == ["room"]
     end_eviction(cluster, high, room)
-    cluster.lose(room)
-    cluster.pass_time(20)
+    leave(cluster, room)
     assert bind_of(cluster.cycle()).node_name == "n"
 
 
@@ -224,8 +202,7 @@ def test_a_nomination_ends_with_the_victims_if_something_else_keeps_the_pod_out(
     _with_port(cluster, "thief", 9, node="n")
     cluster.cycle()
     assert cluster.state.nominated.node_of(high.uid) == "n"
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     assert condition_of(cluster.cycle()).nominated_node_name == ""
     assert not cluster.state.nominated
 
@@ -251,8 +228,7 @@ def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
     )
     sized_pod(cluster, "equal", 9, cpu="1")
     assert not [one for one in cluster.cycle() if isinstance(one, Bind | EvictVictim)]
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     binds = [one for _ in range(3) for one in each_of(cluster.cycle(), Bind)]
     assert [one.pod.uid for one in binds] == [high.uid]
 
@@ -263,8 +239,7 @@ def test_a_restart_in_the_middle_evicts_the_rest(cluster: Driver):
     cluster.update(low, terminating=True, disruption="PreemptionByScheduler")
     sized_pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     assert evictions(cluster.cycle()) == []
-    cluster.lose(low)
-    cluster.pass_time(20)
+    leave(cluster, low)
     assert evictions(cluster.cycle()) == ["lower"]
 
 
@@ -350,8 +325,7 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     assert evictions(cluster.cycle()) == ["thief"]
     assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
     end_eviction(cluster, again, thief)
-    cluster.lose(thief)
-    cluster.pass_time(20)
+    leave(cluster, thief)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
     assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
 
@@ -399,9 +373,7 @@ def test_a_victim_of_a_group_hears_which(cluster: Driver, group: str, namespace:
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
     sized_pod(cluster, "low", 0, cpu="2", node="n")
-    document = build.pod("high", cpu="2")
-    document["spec"] |= {"schedulerName": "affinity-scheduler", "priority": 9, "preemptionPolicy": "Never"}
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    sized_pod(cluster, "high", 9, cpu="2", spec={"preemptionPolicy": "Never"})
     told = cluster.cycle()
     assert condition_of(told).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
     assert not each_of(told, EvictVictim)

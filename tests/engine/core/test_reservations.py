@@ -104,7 +104,7 @@ def test_a_failed_write_is_its_plugins_failure() -> None:
     failed = cluster.note(cluster.written("7", problem="modified"))
     assert failed == ['running PreBind plugin "Volumes": modified']
     assert cluster.volumes.asked == []
-    released = cluster.reservations.release(cluster.pod.uid)
+    released = cluster.reservations.unreserve(cluster.pod.uid)
     assert [new.key for _, new in released] == ["default/d"]
 
 

@@ -11,7 +11,7 @@ from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.stimuli import TimePassed
 from tests.engine.core.test_group_levels import RACK, placed
-from tests.engine.core.test_group_replacement import OWNER, fill, member, rack
+from tests.engine.core.test_lost_members import OWNER, fill, member, rack
 from tests.support.driving import Driver, bind_of, each_of
 
 
@@ -74,9 +74,8 @@ _MAKERS = {
 @pytest.mark.parametrize("late_s", [0.0, 0.3, 40.0])
 @pytest.mark.parametrize("make", _MAKERS.values(), ids=_MAKERS)
 def test_what_is_due_stays_due_until_the_time_is_handled(
-    make: Callable[[Driver], None], late_s: float
+    driver: Driver, make: Callable[[Driver], None], late_s: float
 ) -> None:
-    driver = Driver()
     make(driver)
     due_s = driver.machine.next_wake_s(driver.now_s)
     n_handled, end_s = 0, driver.now_s + 400.0
@@ -91,4 +90,3 @@ def test_what_is_due_stays_due_until_the_time_is_handled(
         driver.cycles()
         due_s = driver.machine.next_wake_s(driver.now_s)
     assert n_handled
-    driver.audit()

@@ -138,9 +138,8 @@ def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -
     assert each_of(told, ClearNomination) == []
 
 
-def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_waited() -> None:
+def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_waited(driver: Driver) -> None:
     """After a restart its nomination is all that keeps its room; it ends in the API server as it ends here."""
-    driver = Driver()
     driver.node("n", allocatable={"cpu": "4", "pods": "9"})
     labels = {GROUP: "g", MIN_COUNT: "2"}
     lost = driver.pod("lost", labels=labels)

@@ -14,6 +14,7 @@ from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.pod_queue import PodQueue
+from tests.support import build
 
 PROFILE = "default-scheduler"
 _DECODER = PodDecoder()
@@ -74,44 +75,29 @@ def pod(
     ephemeral: Sequence[str] = (),
 ) -> Pod:
     """Return a pending pod whose UID is its name, with a volume for each claim and each ephemeral volume's name."""
-    document = {
-        "metadata": {"uid": name, "namespace": namespace, "name": name, "labels": labels or {}},
-        "spec": {
-            "schedulerName": profile,
-            "priority": priority,
-            "schedulingGates": [{"name": gate} for gate in gates],
-            "tolerations": [{"key": key, "operator": "Exists"} for key in tolerations],
-            "containers": [{"name": "main", "image": "app", "resources": {"requests": requests or {}}}],
-            "volumes": [
-                *({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims),
-                *({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for name in ephemeral),
-            ],
-        },
+    spec = {
+        "schedulerName": profile,
+        "priority": priority,
+        "schedulingGates": [{"name": gate} for gate in gates],
+        "volumes": [
+            *({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims),
+            *({"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for name in ephemeral),
+        ],
     }
+    document = build.pod(
+        name,
+        uid=name,
+        namespace=namespace,
+        labels=labels,
+        tolerations=[build.toleration(key) for key in tolerations],
+        containers=[build.container(requests=requests)],
+        spec=spec,
+    )
     return _DECODER.decode(msgspec.json.encode(document))
 
 
-def node(
-    name: str = "n1",
-    *,
-    labels: Mapping[str, str] | None = None,
-    taints: Sequence[str] = (),
-    unschedulable: bool = False,
-    cpu: str = "4",
-    image: str = "app",
-    features: Sequence[str] = (),
-) -> Node:
-    """Return a node."""
-    document = {
-        "metadata": {"uid": name, "name": name, "labels": labels or {}},
-        "spec": {
-            "unschedulable": unschedulable,
-            "taints": [{"key": key, "effect": "NoSchedule"} for key in taints],
-        },
-        "status": {
-            "allocatable": {"cpu": cpu},
-            "images": [{"names": [image], "sizeBytes": 1}],
-            "declaredFeatures": list(features),
-        },
-    }
+def node(*, features: Sequence[str] = (), cpu: str = "4", **more: Any) -> Node:
+    """Return a node; for other keywords see `build.node`."""
+    document = build.node("n1", allocatable={"cpu": cpu}, **more)
+    document["status"]["declaredFeatures"] = list(features)
     return decode_node(msgspec.json.encode(document))

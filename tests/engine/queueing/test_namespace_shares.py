@@ -45,7 +45,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(STEPS)
 def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority(steps):
     queue, reference = queue_with({}, namespace_share=SHARE), ReferenceShares()

@@ -14,6 +14,7 @@ from scheduler.engine.framework.events import (
     always,
     never,
 )
+from scheduler.engine.queueing.backoff import Backoff
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import SubQueue
 from tests.engine.queueing.build import PROFILE, pod, queue_with
@@ -352,3 +353,7 @@ def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1
+
+
+def test_ten_thousand_failures_still_wait_the_maximum():
+    assert Backoff(1.0, 10.0).duration_s(10_000) == 10.0

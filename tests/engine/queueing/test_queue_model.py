@@ -357,5 +357,5 @@ class QueueModel(RuleBasedStateMachine):
         assert self.queue.next_wake_s(self.now_s) == expected
 
 
-QueueModel.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+QueueModel.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
 TestQueueModel = QueueModel.TestCase

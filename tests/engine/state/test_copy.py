@@ -59,7 +59,7 @@ def full() -> Driver:
     driver.handle(PodSeen(driver.decoded(document)))
     driver.cycle()
     driver.state.nominate(driver.pod("waits", priority=3, gates=("later",)), "c")
-    driver.state.preempting["somebody"] = "a sibling"
+    driver.state.held_for_evictions["somebody"] = "a sibling"
     refuse(driver, "refused")
     return driver
 
@@ -117,12 +117,12 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     copy.workloads.remove("Service", "default/web")
     copy.kubelet_refusals.forget_node("a")
     copy.kubelet_refusals.expire(1e9)
-    copy.preempting.clear()
+    copy.held_for_evictions.clear()
     for uid in list(copy.placed):
         copy.remove_pod(uid)
     for node in ("a", "b", "c"):
         copy.remove_node(node)
-    left = (*copy.budgets, *copy.placed, *copy.preempting)
+    left = (*copy.budgets, *copy.placed, *copy.held_for_evictions)
     assert (left, len(copy.kubelet_refusals), copy.workloads.seen("Service", "default/web")) == ((), 0, None)
     after = contents(vars(full.state.copy()))
     for name in _TAKEN_OVER:

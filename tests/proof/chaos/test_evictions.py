@@ -124,7 +124,7 @@ async def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(los
         machine = story.instances[0].machine
         assert machine is not None
         assert machine.preemptions.wasted == {}
-        assert not (machine.state.preempting or machine.preemptions.is_evicting)
+        assert not (machine.state.held_for_evictions or machine.preemptions.is_evicting)
 
 
 @virtually

@@ -74,7 +74,7 @@ _RUNS: Final = re.compile(r"^(\d+) runs", re.MULTILINE)
 KINDS: Final = (
     Kind("chaos", 4, _chaos(), _RUNS),
     Kind("groups", 2, _chaos("--groups"), _RUNS),
-    Kind("volumes", 1, _tests("tests/engine/core/test_volume_lives.py", "tests/engine/plugins/test_volumes.py"),
+    Kind("volumes", 1, _tests("tests/engine/core/test_reservation_lives.py", "tests/engine/plugins/test_volumes.py"),
         repeats=True),
     Kind("devices", 2, _chaos("--devices"), _RUNS),
     Kind("provisioning", 1, _chaos("--volumes"), _RUNS),

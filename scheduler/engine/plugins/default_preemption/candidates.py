@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.framework.node_trial import NodeUnderTrial
-from scheduler.engine.framework.post_filter import UnfitPod, Unit
+from scheduler.engine.framework.post_filter import EvictionUnit, UnfitPod
 from scheduler.engine.framework.status import Status, failed, unresolvable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import PlacedPod
@@ -84,10 +84,10 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     return Candidate(row, victims, tuple(map(view.state.groups.victim_priority, victims)), n_violations)
 
 
-def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[Unit]:
+def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[EvictionUnit]:
     """Return the units that a pod of the priority evicts and that have one of these pods, each once."""
     seen: set[str] = set()
-    units: list[Unit] = []
+    units: list[EvictionUnit] = []
     for placed in pods:
         if placed.pod.group is None:
             if placed.pod.priority < priority:
@@ -101,7 +101,9 @@ def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> 
     return units
 
 
-def reprieve_order(units: Iterable[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+def reprieve_order(
+    units: Iterable[EvictionUnit], view: ClusterView
+) -> tuple[list[EvictionUnit], list[EvictionUnit]]:
     """Return the units whose removal would break a budget, and the others, both with the most important first."""
     # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
     # not even that), where pods are appended as watches bring them and the last pod fills the gap that another leaves.
@@ -111,7 +113,7 @@ def reprieve_order(units: Iterable[Unit], view: ClusterView) -> tuple[list[Unit]
     return _by_violation(ordered, view)
 
 
-def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
+def importance(unit: EvictionUnit, view: ClusterView) -> tuple[int, int, int]:
     """
     Return a key that sorts units by importance: a higher priority first, then a group before a pod, the larger group,
     and the earlier start.
@@ -125,7 +127,7 @@ def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
     return -view.state.groups.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
 
 
-def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:
+def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) -> list[EvictionUnit]:
     """Reprieve each unit beside which the incoming pod still fits. Return the others."""
     evicted = []
     for unit in units:
@@ -139,12 +141,14 @@ def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Un
     return evicted
 
 
-def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+def _by_violation(
+    units: Sequence[EvictionUnit], view: ClusterView
+) -> tuple[list[EvictionUnit], list[EvictionUnit]]:
     """Return the units whose removal in this order would break a budget; and the others."""
     # Every pod takes from its budgets, even if an earlier pod of the unit has broken them.
     allowed: dict[str, int] = {}
-    violating: list[Unit] = []
-    others: list[Unit] = []
+    violating: list[EvictionUnit] = []
+    others: list[EvictionUnit] = []
     for unit in units:
         breaks = False
         for placed in unit:

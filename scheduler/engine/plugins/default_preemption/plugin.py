@@ -17,7 +17,7 @@ from scheduler.engine.framework.diagnosis import PostFiltered, fit_message
 from scheduler.engine.framework.events import ClusterEventWithHint
 from scheduler.engine.framework.interface import PreEnqueuePlugin, Rng
 from scheduler.engine.framework.plugin_context import PluginContext
-from scheduler.engine.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod, Unit
+from scheduler.engine.framework.post_filter import EvictionUnit, GroupPreemptor, PostFilterPlugin, UnfitPod
 from scheduler.engine.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at, reprieve_order
@@ -72,7 +72,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
         return group_ineligibility(members, priority, node_names, view)
 
-    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> list[Unit]:
+    def reprieve_order(self, units: Sequence[EvictionUnit], view: ClusterView) -> list[EvictionUnit]:
         """Return the units in the order of their reprieve: first the ones that budgets protect."""
         violating, others = reprieve_order(units, view)
         return [*violating, *others]

@@ -110,7 +110,7 @@ class DeviceFilter(NodeFilter):
         #: What each row gets, if that was worked out.
         self._answers: dict[int, NodeAllocation | Status] = {}
         #: By row: whether there are devices for the unallocated claims; UNKNOWN if the row was not asked.
-        self._has_devices = np.zeros(view.n_rows, np.int8)
+        self._answer_by_row = np.zeros(view.n_rows, np.int8)
         self._scores = np.zeros(view.n_rows, np.int16)
         #: The rows that the cycle has asked about.
         self._asked = np.zeros(view.n_rows, np.bool_)
@@ -140,20 +140,20 @@ class DeviceFilter(NodeFilter):
         """Return a mask right at these rows; raise PluginFailed if the search fails at one, or finds none yet."""
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
-        for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
+        for row in np.flatnonzero(rows & (self._answer_by_row == Answer.ERROR)).tolist():
             answer = self.answer(row)
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
-        if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
+        if not accepted.any() and (rows & (self._answer_by_row == Answer.POSTPONED)).any():
             # An error, so that the pod is tried again soon: the next attempt gets further.
             raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 
     def statuses(self) -> NodeStatuses:
         """Return why the rows that were asked about are refused; for all rows if none was asked about."""
-        if not self._has_devices.any():
+        if not self._answer_by_row.any():
             self.mask()
-        known = np.not_equal(self._has_devices, Answer.UNKNOWN)
+        known = np.not_equal(self._answer_by_row, Answer.UNKNOWN)
         refused = known & ~self._usable(known)
         return NodeStatuses.by_row(
             {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
@@ -163,7 +163,7 @@ class DeviceFilter(NodeFilter):
         node = self._view.node_at(row)
         if node is None or self.missing(row):
             return UNAVAILABLE
-        if self.is_undecided(row) or self._has_devices.item(row) == Answer.ERROR:
+        if self.is_undecided(row) or self._answer_by_row.item(row) == Answer.ERROR:
             return self._status(row)
         claims = self.claims_at(node)
         if isinstance(claims, Status):
@@ -173,7 +173,7 @@ class DeviceFilter(NodeFilter):
             return failed(pools.text)
         if not claims:
             return None
-        has_devices = self._has_devices.item(row) == Answer.DEVICES
+        has_devices = self._answer_by_row.item(row) == Answer.DEVICES
         return DeviceTrial(trials, row, node, pools, claims, has_devices)
 
     def unavailable(self) -> list[ResourceClaim]:
@@ -181,7 +181,7 @@ class DeviceFilter(NodeFilter):
         counts = self._asked.copy()
         if not self._frees_beside_missing_devices:
             # A row that lack of devices refuses before does not count.
-            counts &= self._has_devices == Answer.DEVICES
+            counts &= self._answer_by_row == Answer.DEVICES
         rows = np.flatnonzero(counts).tolist()
         claims = self.claims.all
         return [
@@ -216,7 +216,7 @@ class DeviceFilter(NodeFilter):
 
     def is_undecided(self, row: int) -> bool:
         """Return whether the search on the row, which was asked, ended at its limit."""
-        return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
+        return self._answer_by_row.item(row) in (Answer.LIMIT, Answer.POSTPONED)
 
     def reserve(self, row: int) -> ReservedClaims | None:
         """Return what is written before the bind, None if nothing; raise PluginFailed if no devices are found again."""
@@ -258,12 +258,12 @@ class DeviceFilter(NodeFilter):
         return self._variants.at(node, is_only_claim=not self.claims.of_user)
 
     def _look_at(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
-        new = rows & self._view.alive & (self._has_devices == Answer.UNKNOWN)
+        new = rows & self._view.alive & (self._answer_by_row == Answer.UNKNOWN)
         if not new.any():
             return
         yield from self._ask(new, until_error=until_error)
         for _ in range(_MAX_PIECES - 1 if until_error else 0):
-            answers = self._has_devices
+            answers = self._answer_by_row
             unfinished = rows & (answers == Answer.POSTPONED)
             is_decided = self._usable(rows).any() or (rows & (answers == Answer.ERROR)).any()
             if is_decided or not unfinished.any() or not self._allocator.goes_on:
@@ -278,7 +278,7 @@ class DeviceFilter(NodeFilter):
 
     def _usable(self, rows: Mask) -> Mask:
         """Return which of the rows, which were asked, have all devices."""
-        accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
+        accepted: Mask = rows & (self._answer_by_row == Answer.DEVICES)
         if any(self._unready):
             accepted[:] = False
         for available in self._available.values():
@@ -297,7 +297,7 @@ class DeviceFilter(NodeFilter):
             alike = rows & (supplies == supply)
             claims = self.claims_at(self._view.nodes.live(int(np.argmax(alike))))
             if isinstance(claims, Status):
-                self._has_devices[alike] = Answer.ERROR
+                self._answer_by_row[alike] = Answer.ERROR
             else:
                 yield from self._ask_for(alike, claims, until_error=until_error)
 
@@ -311,17 +311,17 @@ class DeviceFilter(NodeFilter):
 
     def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...], *, until_error: bool) -> Pieces[None]:
         if not claims:
-            self._has_devices[rows] = Answer.DEVICES
+            self._answer_by_row[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
         question = Question(claims, self._allocator, self._view)
         yield from answers.ask(rows, question, until_error=until_error)
-        np.copyto(self._has_devices, answers.answers, where=rows)
+        np.copyto(self._answer_by_row, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
 
     def _status(self, row: int) -> Status:
         """Return why a row that was asked is refused."""
-        answer = self._has_devices.item(row)
+        answer = self._answer_by_row.item(row)
         if answer in _MENDED and self._may_get_devices.item(row):
             return _MENDED[answer]
         status = _STATUS_BY_ANSWER.get(answer)

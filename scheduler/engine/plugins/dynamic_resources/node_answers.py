@@ -34,7 +34,7 @@ _FEWEST_DEVICES: Final = 8
 
 Answers = npt.NDArray[np.int8]
 #: The pools of a search, and its node if the pools select nodes per device.
-_Place: TypeAlias = tuple[NodePools, str]
+_SearchKey: TypeAlias = tuple[NodePools, str]
 
 
 #: Answers that say nothing about the devices.
@@ -69,7 +69,7 @@ class NodeAnswers:
         self._alike: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._number_by_pools: dict[NodePools, int] = {}
         #: The searches that did not end in the cycle that began them, even after they have found devices.
-        self._long: dict[_Place, DeviceSearch] = {}
+        self._long: dict[_SearchKey, DeviceSearch] = {}
         self._row_version = self._device_version = self._classes_version = -1
         #: Pools that any node may reach -> whether one of their devices may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
@@ -84,7 +84,7 @@ class NodeAnswers:
 
     def long_search(self, node: Node, pools: NodePools) -> DeviceSearch | None:
         """Return the search that found devices on the node, if it took several cycles."""
-        search = self._long.get(_place(node, pools))
+        search = self._long.get(_search_key(node, pools))
         return search if search is not None and search.has_found else None
 
     def ask(self, rows: Mask, question: Question, *, until_error: bool = False) -> Pieces[None]:
@@ -210,7 +210,7 @@ class NodeAnswers:
         self._alike[row] = 0
         node, pools = self._nodes[row], self._pools[row]
         if node is not None and pools is not None:
-            self._long.pop(_place(node, pools), None)
+            self._long.pop(_search_key(node, pools), None)
 
     def _forget_all(self) -> None:
         self.answers[:] = Answer.UNKNOWN
@@ -224,7 +224,7 @@ def _is_same(node: Node | None, other: Node | None) -> bool:
     return node is other or (node.name == other.name and node.labels == other.labels)
 
 
-def _place(node: Node, pools: NodePools) -> _Place:
+def _search_key(node: Node, pools: NodePools) -> _SearchKey:
     return pools, node.name if pools.selects_per_device else ""
 
 
@@ -233,7 +233,7 @@ def _answer(
     pools: NodePools | NotAllocated,
     question: Question,
     by_pools: dict[NodePools, tuple[Answer, int]],
-    long: dict[_Place, DeviceSearch],
+    long: dict[_SearchKey, DeviceSearch],
 ) -> tuple[Answer, int]:
     """Return the answer and the score of a node. `by_pools`: the answers for pools that several nodes have."""
     # `long`: the searches that are to go on.
@@ -242,17 +242,17 @@ def _answer(
     known = by_pools.get(pools)
     if known is not None:
         return known
-    place = _place(node, pools)
-    begun = long.get(place) or question.allocator.begin(node, pools, question.claims)
+    key = _search_key(node, pools)
+    begun = long.get(key) or question.allocator.begin(node, pools, question.claims)
     ended = begun if isinstance(begun, NotAllocated) else question.allocator.go_on(node, begun)
     if isinstance(ended, DeviceSearch):
         answer = Answer.DEVICES, ended.score()
     else:
         answer = ended.answer, 0
         if isinstance(begun, DeviceSearch) and begun.n_steps and ended.answer is Answer.POSTPONED:
-            long[place] = begun
+            long[key] = begun
         else:
-            long.pop(place, None)
+            long.pop(key, None)
     if not pools.selects_per_device:
         by_pools[pools] = answer
     return answer

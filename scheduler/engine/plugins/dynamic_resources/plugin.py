@@ -190,7 +190,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         nodes = self._refused_nodes(context)
         return known_classes(context) if nodes is None else failure_text(nodes)
 
-    def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
+    def is_left_behind(self, claim: ResourceClaim, view: ClusterView) -> bool:
         """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
         return self._args.preempt_for_devices and has_no_pod(claim, view)
 

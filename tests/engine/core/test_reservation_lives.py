@@ -1,9 +1,10 @@
 """
-Random lives of pods with claims: volumes come and go, provisioners make, stall and give up, writes are answered late,
-in part or never, watches lag, and the machine dies at any point and is built anew from what the server has.
+Random lives of pods with claims of volumes or devices: volumes come and go, provisioners make, stall and give up,
+others write too, writes are answered late, in part or never, watches lag, and the machine dies at any point and is
+built anew from what the server has.
 
-No volume is promised twice, each reservation ends once, a pod is bound only when its claims are, nothing is lost, and
-counts equal a recount.
+No volume is promised twice and no device given twice, each reservation ends once, a pod is bound only when its claims
+are, nothing is lost, and counts equal a recount.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.engine.model.instructions import Attempted, Bind, Instruction, WriteReservation
+from scheduler.engine.model.claim_writes import ClaimReservation
+from scheduler.engine.model.instructions import (
+    Attempted,
+    Bind,
+    Instruction,
+    WriteObjects,
+    WriteReservation,
+)
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.requests import filter_request
 from scheduler.engine.model.stimuli import (
     BindDone,
     BindFailed,
@@ -29,22 +38,26 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
 )
 from scheduler.engine.model.volumes import StorageKind
+from tests.engine.core.claim_cluster import ClaimCluster, LossyServer
 from tests.support import build
 from tests.support.cases.volume_rows import using
-from tests.support.driving import NAME, Driver
+from tests.support.device_documents import device_class, device_slice, resource_claim, using_claims
+from tests.support.driving import NAME
 from tests.support.storage_objects import claim, storage_class, volume
 from tests.support.volume_server import VolumeServer, promises
 
 NODES = ("a", "b", "c")
 LOCAL, MADE = "local", "made"
+#: Claims of devices, of which nodes a and b have as many.
+DEVICES = ("c0", "c1", "c2", "c3")
 
 
 def _claim_keys(pod: Pod) -> set[str]:
     return {f"default/{used.claim_name(pod.name)}" for used in pod.spec.claim_volumes}
 
 
-class VolumeLives(RuleBasedStateMachine):
-    """A server, a machine that watches it, and who else writes there."""
+class ReservationLives(RuleBasedStateMachine):
+    """Servers of volumes and of devices, a machine that watches them, and who else writes there."""
 
     _sizes = ("1Gi", "2Gi")
 
@@ -53,6 +66,7 @@ class VolumeLives(RuleBasedStateMachine):
         self.server = VolumeServer()
         self.server.apply(storage_class(MADE))
         self.server.apply(storage_class(LOCAL, "kubernetes.io/no-provisioner"))
+        self.devices = LossyServer()
         self.nodes = {"a", "b"}
         #: Pods that the server has, with their claims, and nodes of the bound ones.
         self.pods: dict[str, Pod] = {}
@@ -62,17 +76,20 @@ class VolumeLives(RuleBasedStateMachine):
             self.n_volumes += 1
             terms = None if node is None else [build.node_term(f"{build.HOSTNAME} in {node}")]
             self.server.apply(volume(f"v{self.n_volumes}", LOCAL, capacity="2Gi", terms=terms))
+        for name in DEVICES:
+            self.devices.put(resource_claim(name))
         self.boot()
 
     def boot(self) -> None:
         """Start a new machine and show it all objects."""
-        self.driver = Driver(seed=self.n_started)
+        self.driver = ClaimCluster(nodes=(), server=self.devices)
         self.n_started += 1
         self.driver._version = 1000 * self.n_started
         #: Instructions whose answers are open, and the pods whose volumes are reserved.
         self.writes: dict[str, WriteReservation] = {}
         self.answers: list[ReservationWritten] = []
         self.binds: dict[str, Bind] = {}
+        self.undoing: list[WriteObjects] = []
         self.reserved: set[str] = set()
         #: Claims that were bound when the reservation was decided, by pod.
         self.bound_before: dict[str, set[str]] = {}
@@ -83,8 +100,17 @@ class VolumeLives(RuleBasedStateMachine):
         self.n_watched = len(self.server.events)
         for obj in list(self.server.objects.values()):
             self.handle(ObjectSeen(obj))
+        self.driver.show(device_class("nic", "example.com/nic"))
+        for name in ("a", "b"):
+            self.driver.show(device_slice(name, len(DEVICES)))
+        self._watch_devices()
         for pod in list(self.pods.values()):
             self.handle(PodSeen(pod))
+
+    def _watch_devices(self) -> None:
+        self.driver.collect()
+        for instruction in self.driver.watch():
+            self._take(instruction)
 
     def handle(self, stimulus: Stimulus) -> None:
         for instruction in self.driver.handle(stimulus):
@@ -114,6 +140,8 @@ class VolumeLives(RuleBasedStateMachine):
                 for key in _claim_keys(instruction.pod) - self.bound_before.get(uid, set()):
                     found = self.driver.state.volumes.claim(key)
                     assert found is not None and found.is_bound, "bound before its claim"
+            case WriteObjects():
+                self.undoing.append(instruction)
             case Attempted(pod=pod, result="error"):
                 self.reserved.discard(pod.uid)
 
@@ -147,7 +175,7 @@ class VolumeLives(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         number=st.integers(1, 8),
-        what=st.sampled_from(["claim", "claim anew", "volume", "promise", "nothing"]),
+        what=st.sampled_from(["claim", "claim anew", "volume", "promise", "nothing", "devices"]),
     )
     def disturb(self, data: st.DataObject, number: int, what: str) -> None:
         """Delete an object, replace it, reset it, or write it without a change that matters."""
@@ -162,6 +190,20 @@ class VolumeLives(RuleBasedStateMachine):
             self.server.touch(replace(found, claim=None, is_available=True))
         elif what == "nothing":
             self.server.touch(self.server.objects[data.draw(st.sampled_from(sorted(self.server.objects)))])
+        elif what == "devices":
+            self._disturb_devices(f"default/{DEVICES[number % 4]}", number)
+
+    def _disturb_devices(self, key: str, number: int) -> None:
+        """Delete a claim of devices that is not allocated, or create or label it."""
+        stored = self.devices.claims.get(key)
+        if stored is None:
+            self.devices.put(resource_claim(key.partition("/")[2], 1 + number // 8))
+        elif number < 5 and "allocation" not in stored.get("status", {}):
+            del self.devices.claims[key]
+        else:
+            self.devices.put(
+                {**stored, "metadata": {**stored["metadata"], "labels": {"touched": f"{number}"}}}
+            )
 
     @rule(
         data=st.data(),
@@ -178,18 +220,30 @@ class VolumeLives(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        stored=st.lists(st.sampled_from([LOCAL, MADE]), min_size=1, max_size=2),
+        stored=st.lists(st.sampled_from([LOCAL, MADE]), max_size=2),
         shares=st.sampled_from([False, False, True]),
+        devices=st.one_of(st.just([]), st.lists(st.sampled_from(DEVICES), max_size=2, unique=True)),
+        extended=st.sampled_from([False, False, False, True]),
         n_cycles=st.sampled_from([0, 1, 2]),
     )
-    def make_pod(self, data: st.DataObject, stored: list[str], shares: bool, n_cycles: int) -> None:
+    def make_pod(
+        self,
+        data: st.DataObject,
+        stored: list[str],
+        shares: bool,
+        devices: list[str],
+        extended: bool,
+        n_cycles: int,
+    ) -> None:
         """Create a pod with claims of its own, as of a StatefulSet, or with one that another pod may have."""
         used = [self._make_claim(storage) for storage in stored]
-        if shares:
+        if shares and used:
             used[0] = self._any_claim(data)
         self.n_pods += 1
         document = using(*used, name=f"p{self.n_pods}")
-        document["spec"]["schedulerName"] = NAME
+        document["spec"] |= {"schedulerName": NAME, **using_claims(*devices)}
+        if extended:
+            document["spec"]["containers"] = [build.container(requests={"example.com/nic": "1"})]
         pod = self.driver.decoded(document)
         self.pods[pod.uid] = pod
         self.handle(PodSeen(pod))
@@ -236,6 +290,8 @@ class VolumeLives(RuleBasedStateMachine):
         for event in self.server.events[self.n_watched :][:n_most]:
             self.n_watched += 1
             self.handle(event)
+        if n_most > 1:
+            self._watch_devices()
 
     # The scheduler.
 
@@ -260,13 +316,38 @@ class VolumeLives(RuleBasedStateMachine):
         """Let writes reach the server; their answer comes now or later."""
         uid = data.draw(st.sampled_from(sorted(self.writes)))
         instruction = self.writes.pop(uid)
-        answer = self.server.write(instruction, n_most)
+        answer = self._written(instruction, n_most)
         if answered:
             written = zip(promises(instruction), answer.versions, strict=False)
             self.wrote |= {promise.obj.key: version for promise, version in written}
             self.handle(answer)
         else:
             self.answers.append(answer)
+
+    def _written(self, instruction: WriteReservation, n_most: int = 99) -> ReservationWritten:
+        """Return the answer to the writes; of those of devices the answer to request `n_most` is lost."""
+        of_devices = tuple(each for each in instruction.writes if isinstance(each, ClaimReservation))
+        of_volumes = instruction.writes[: len(instruction.writes) - len(of_devices)]
+        answer = self.server.write(replace(instruction, writes=of_volumes), n_most)
+        if answer.problem or not of_devices:
+            return answer
+        lost = self.devices.n_requests + n_most + 1
+        self.devices.loses = lambda number: number == lost
+        self.undo(instruction.pod.uid)
+        more = self.driver.answer_to(replace(instruction, writes=of_devices))
+        return replace(more, versions=(*answer.versions, *more.versions))
+
+    def undo(self, uid: str) -> None:
+        """Carry out what undoes writes for the pod."""
+        mine = [each for each in self.undoing if each.pod.uid == uid]
+        self.undoing = [each for each in self.undoing if each.pod.uid != uid]
+        for each in mine:
+            self.driver.write_all(each)
+
+    @precondition(lambda self: self.undoing)
+    @rule()
+    def undo_one(self) -> None:
+        self.undo(self.undoing[0].pod.uid)
 
     @precondition(lambda self: self.answers)
     @rule()
@@ -285,6 +366,7 @@ class VolumeLives(RuleBasedStateMachine):
         if outcome == "done" and not fails:
             self._see(uid, node_name=bind.node_name)
 
+    @precondition(lambda self: self.reserved or self.binds)
     @rule(late=st.booleans())
     def die(self, late: bool) -> None:
         """Replace the machine by a new one, which knows nothing; a write that the old one sent may still arrive."""
@@ -292,7 +374,7 @@ class VolumeLives(RuleBasedStateMachine):
         self.boot()
         if late:
             for instruction in sent:
-                self.server.write(instruction, 1)
+                self._written(instruction, 1)
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 700.0]))
     def pass_time(self, seconds: float) -> None:
@@ -344,7 +426,9 @@ class VolumeLives(RuleBasedStateMachine):
             self.driver.node(name)
         for _ in range(12):
             for uid in sorted(self.writes):
-                self.handle(self.server.write(self.writes.pop(uid)))
+                self.handle(self._written(self.writes.pop(uid)))
+            while self.undoing:
+                self.undo_one()
             while self.answers:
                 self.handle(self.answers.pop())
             self.server.control()
@@ -365,9 +449,36 @@ class VolumeLives(RuleBasedStateMachine):
         assert not self.reserved and not self.driver.machine.records.n_unanswered
         assert self.driver.state.volumes.n_assumed == 0
         self.driver.audit()
+        assert self.driver.state.devices.n_assumed == 0
+        self._judge_devices()
         for pod in self.pods.values():
-            if not pod.node_name and not pod.terminating:
+            if not pod.node_name and not pod.terminating and not self._wants_devices(pod):
                 assert not self._can_be_bound(pod), pod.key
+
+    def _wants_devices(self, pod: Pod) -> bool:
+        return bool(pod.spec.resource_claims or "example.com/nic" in filter_request(pod))
+
+    def _judge_devices(self) -> None:
+        """Assert that every bound pod has its claims, with devices of its node, and none of them is given twice."""
+        taken: dict[str, str] = {}
+        missing = {
+            (uid, f"default/{entry.claim_name}")
+            for uid, pod in self.pods.items()
+            for entry in pod.spec.resource_claims
+            if pod.node_name in self.nodes
+        }
+        for key, stored in self.devices.claims.items():
+            status = stored.get("status", {})
+            holders = [
+                self.pods[each["uid"]] for each in status.get("reservedFor", []) if each["uid"] in self.pods
+            ]
+            bound = [pod for pod in holders if pod.node_name]
+            missing -= {(pod.uid, key) for pod in bound}
+            for result in status["allocation"]["devices"]["results"] if bound else ():
+                device = f"{result['pool']}/{result['device']}"
+                assert taken.setdefault(device, key) == key, f"{device} is of {taken[device]} and of {key}"
+                assert {pod.node_name for pod in bound} <= {result["pool"], "d"}
+        assert not missing
 
     def _can_be_bound(self, pod: Pod) -> bool:
         """Return whether volumes can be made for all claims of the pod."""
@@ -378,5 +489,5 @@ class VolumeLives(RuleBasedStateMachine):
         return True
 
 
-VolumeLives.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
-TestVolumeLives = VolumeLives.TestCase
+ReservationLives.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestReservationLives = ReservationLives.TestCase
