@@ -50,8 +50,9 @@ class Cluster:
         return await self.create(self.api.pods(), pod)
 
     async def create(self, path: str, made: Json) -> Json:
-        """Create the object without the fields that the server writes, and return it as stored."""
-        made["metadata"].pop("uid", None)
+        """Create the object at the path without the fields that the server writes, and return it as stored."""
+        for field in ("uid", "namespace"):
+            made["metadata"].pop(field, None)
         made.pop("status", None)
         stored: Json = (await self.api.post(path, made)).ok
         return stored

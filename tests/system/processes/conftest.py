@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.support import build
@@ -66,9 +65,7 @@ async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
         yield Cluster(api, str(kubeconfig), None)
 
 
-@pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)]
-)
+@pytest.fixture(scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)])
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
@@ -83,7 +80,7 @@ async def server(
         yield cluster
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Daemon]:
     """Yield one daemon with three profiles for all tests of the module."""
     config = tmp_path_factory.mktemp("config") / "scheduler.yaml"
@@ -92,7 +89,7 @@ async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> A
         yield daemon
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def cluster(server: Cluster, daemon: Daemon) -> AsyncIterator[Cluster]:
     """
     Yield the module's cluster in a new namespace; check afterwards that it is sound and the daemon has dropped its

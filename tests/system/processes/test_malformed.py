@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD, SERVICE, JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
@@ -15,10 +14,8 @@ from tests.support.daemon import Daemon, running
 from tests.support.waiting import until
 from tests.system.processes.conftest import PROFILES, SPREADING, embedded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with embedded(tmp_path) as cluster:
         await cluster.api.enter_namespace()
@@ -26,7 +23,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
     config = tmp_path / "scheduler.yaml"
     config.write_text(PROFILES)

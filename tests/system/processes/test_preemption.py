@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def _names(cluster: Cluster) -> set[str]:
