@@ -24,7 +24,7 @@ from tests.support.cluster import Cluster, kubeconfig_text
 from tests.support.image import DOCKERFILE, HOME, IMAGE_ROOT, in_container
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, one, resources
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT_S, until
 from tests.system.processes.conftest import embedded
 
 #: Prints every file that a program opens for writing, creates, renames or removes.
@@ -282,26 +282,25 @@ def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize(
-    ("arguments", "end_s"),
+    "arguments",
     [
-        pytest.param(_daemon(BASE, "scheduler"), 2.0, id="run"),
-        pytest.param(_daemon(MANIFESTS / "enforcer", "enforcer"), 2.0, id="enforce"),
-        # It serves for 5 s more, until proxies know that it goes.
-        pytest.param(_daemon(MANIFESTS / "webhook", "webhook"), 7.0, id="webhook"),
-        pytest.param(_shadow, 2.0, id="shadow"),
+        pytest.param(_daemon(BASE, "scheduler"), id="run"),
+        pytest.param(_daemon(MANIFESTS / "enforcer", "enforcer"), id="enforce"),
+        pytest.param(_daemon(MANIFESTS / "webhook", "webhook"), id="webhook"),
+        pytest.param(_shadow, id="shadow"),
     ],
 )
-async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, arguments, end_s):
+async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, arguments):
     """The kernel drops what such a process has no handler for. Its user is one that a platform gives."""
     async with embedded(tmp_path, nodes=1) as cluster:
         command = in_container(tmp_path, *arguments(cluster, tmp_path), home=built, first=True)
-        for delay_s in (0.05, 0.2, 0.5, 1.0, 2.0):
+        for delay_s in (0.05, 0.4, 2.0):
             process = await asyncio.create_subprocess_exec(*command, cwd="/", stdout=subprocess.DEVNULL)
             pid = await until(partial(_child, process.pid), what="the program")
             try:
                 await asyncio.sleep(delay_s)  # the moment is what is tried
                 os.kill(pid, signal.SIGTERM)
-                assert await asyncio.wait_for(process.wait(), end_s) in (0, 128 + signal.SIGTERM), delay_s
+                assert await asyncio.wait_for(process.wait(), TIMEOUT_S) in (0, 128 + signal.SIGTERM), delay_s
             finally:
                 if process.returncode is None:
                     os.kill(pid, signal.SIGKILL)

@@ -38,9 +38,14 @@ def test_the_pod_mounts_the_configuration_whose_lease_the_role_names(folder, nam
     assert role["metadata"]["namespace"] == election.resource_namespace == namespace
 
 
-def test_the_dashboard_is_in_a_config_map_that_grafana_finds():
+def test_monitoring_is_found_by_the_operator_of_prometheus_and_by_grafana():
     folder = MANIFESTS / "monitoring"
-    configuration = one(Kubectl().rendered(folder), "ConfigMap")
+    objects = Kubectl().rendered(folder)
+    of_operator = [
+        each["apiVersion"] for each in objects if each["kind"] in ("PrometheusRule", "ServiceMonitor")
+    ]
+    assert of_operator == ["monitoring.coreos.com/v1"] * 2
+    configuration = one(objects, "ConfigMap")
     assert configuration["metadata"]["name"] == "affinity-scheduler-dashboard"
     assert configuration["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert configuration["data"] == {"affinity-scheduler.json": (folder / "dashboard.json").read_text()}

@@ -67,20 +67,6 @@ def test_a_query_names_series_and_labels_that_are_exported(query: Query):
     assert any(groupings(query.expression) <= EXPORTED[metric] for metric, _ in found)
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        pytest.param("a_total", {("a_total", ())}, id="bare"),
-        pytest.param('sum by (x) (rate(a{y="}",z!~"b"}[5m]))', {("a", ("y", "z"))}, id="braces in a text"),
-        pytest.param("a offset 30m - (b or 0 * c)", {("a", ()), ("b", ()), ("c", ())}, id="arithmetic"),
-        pytest.param("a > 1 and on (k) b < 0.5", {("a", ()), ("b", ())}, id="matching"),
-    ],
-)
-def test_the_selections_of_an_expression_are_found(expression, expected):
-    """The test above would not see others."""
-    assert {(name, tuple(sorted(labels))) for name, labels in selections(expression)} == expected
-
-
 @pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
 def test_alerts_select_this_program_only(query):
     """kube-scheduler exports most of these names too."""
@@ -120,10 +106,6 @@ def test_every_family_is_drawn_or_named_among_those_that_are_not():
     named = set(re.findall(r"`(\w+_\w+)`", listed))
     undrawn = {family.name for family in declared() if drawn.isdisjoint(series_of(family))}
     assert undrawn == named
-
-
-def test_alert_names_are_unique():
-    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
 
 def test_the_dashboard_is_found_and_fits_any_grafana():

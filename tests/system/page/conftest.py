@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import build
 from tests.support.browser import browsing, why_none
+from tests.support.build import Json
+from tests.support.cluster import NAME
 from tests.support.kubernetes_client import requested
 from tests.support.manifest_files import MANIFESTS, collection_of, documents
 from tests.support.ports import free_port
@@ -24,6 +27,7 @@ from tests.support.ports import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+PODS = "/api/v1/namespaces/default/pods"
 _ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)")
 _EXAMPLES = MANIFESTS / "examples"
 _PATIENCE_S = 60.0
@@ -40,6 +44,16 @@ class Served:
     def request(self, *request: Any) -> Any:
         """Return the API server's answer to a method, a path, a body and its type."""
         return requested(self.api, *request)
+
+    def add_pod(self, name: str, *, spec: Json | None = None, **settings: Any) -> None:
+        """Create a pod for the scheduler."""
+        pod = build.pod(name, spec={"schedulerName": NAME, **(spec or {})}, **settings)
+        del pod["metadata"]["uid"]
+        self.request("POST", PODS, pod)
+
+    def merge(self, path: str, change: Json) -> None:
+        """Merge a change into the object at the path."""
+        self.request("PATCH", path, change, "application/merge-patch+json")
 
     def apply(self, example: str) -> None:
         """Create the objects of an example."""
@@ -73,7 +87,9 @@ class Standby:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it; it serves its page a second later."""
+        """Start it, unless it runs; it serves its page a second later."""
+        if self.process is not None:
+            return
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "scheduler", "run"),
@@ -154,13 +170,16 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
-def standby(served: Served) -> Iterator[Standby]:
-    """Yield a second scheduler of the cluster, on a port of its own."""
+@pytest.fixture(scope="module")
+def _second(served: Served) -> Iterator[Standby]:
     instance = Standby(served.kubeconfig, free_port())
-    instance.start()
-    try:
-        served.until(lambda: _answers(f"{instance.url}/readyz"))
-        yield instance
-    finally:
-        instance.stop()
+    yield instance
+    instance.stop()
+
+
+@pytest.fixture
+def standby(served: Served, _second: Standby) -> Standby:
+    """Return a second scheduler of the cluster, on a port of its own, which runs."""
+    _second.start()
+    served.until(lambda: _answers(f"{_second.url}/readyz"))
+    return _second
