@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.sandbox.devcluster.storage.store import ObjectStore
+if TYPE_CHECKING:
+    from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 T = TypeVar("T")
 

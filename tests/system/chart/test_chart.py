@@ -50,17 +50,11 @@ def chart() -> Iterator[Any]:
         yield chart
 
 
-def rendered(
-    chart: Any,
-    values: Json | None = None,
-    *,
-    name: str = "affinity-scheduler",
-    namespace: str = "kube-system",
-) -> list[Json]:
+def rendered(chart: Any, values: Json | None = None, *, namespace: str = "kube-system") -> list[Json]:
     """Return the objects that these values install; the webhook too, unless they say otherwise."""
     values = dict(values or {})
     values["webhook"] = {"enabled": True, **values.get("webhook", {})}
-    files = chart.render(values, name=name, namespace=namespace)
+    files = chart.render(values, name="affinity-scheduler", namespace=namespace)
     manifests = (text for path, text in files.items() if path.endswith(".yaml"))
     return [each for text in manifests for each in yaml.safe_load_all(text) if each]
 

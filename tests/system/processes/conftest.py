@@ -13,7 +13,7 @@ from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
-from tests.support.cluster import NAME, Cluster, kubeconfig_text
+from tests.support.cluster import NAME, Cluster, kubeconfig_of
 from tests.support.daemon import Daemon, plugin_config, profiles, running
 from tests.support.waiting import until
 
@@ -51,9 +51,7 @@ async def embedded(folder: Path, **settings: Any) -> AsyncIterator[Cluster]:
 async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
     """Yield the one real server, emptied of earlier tests."""
     context = ssl.create_default_context(cafile=str(address.ca_file))
-    kubeconfig = folder / "real.kubeconfig"
-    kubeconfig.touch(mode=0o600)
-    kubeconfig.write_text(kubeconfig_text(address.url, token=address.token, ca_file=str(address.ca_file)))
+    kubeconfig = kubeconfig_of(address, folder / "real.kubeconfig")
     async with Api(address.url, {"Authorization": f"Bearer {address.token}"}, ssl=context) as api:
         for pod in (await api.get("/api/v1/pods")).ok["items"]:
             meta = pod["metadata"]

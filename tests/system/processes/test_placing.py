@@ -188,6 +188,6 @@ async def test_a_node_whose_kubelet_rejected_a_pod_is_excluded_for_a_while(
     await cluster.condition(
         "second", "0/1 nodes are available: 1 node(s) refused such a pod shortly before (OutOfcpu)."
     )
-    await cluster.node_of("second", timeout_s=20.0)
+    await cluster.node_of("second")
     # The failed pod still has its node and would count in the check that follows.
     await cluster.delete_pod("first")

@@ -87,7 +87,7 @@ async def test_an_api_server_that_is_late_is_waited_for(tmp_path: Path, elects: 
         (line,) = daemon.logged("The API server does not answer yet; trying again")
         assert f"http://127.0.0.1:{api_port}" in line
         async with DevCluster(nodes=1, port=api_port):
-            await until(daemon.is_ready, what="readiness", timeout_s=60)
+            await until(daemon.is_ready, what="readiness")
             assert await daemon.stop() == 0, daemon.log()
 
 
