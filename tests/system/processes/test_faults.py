@@ -15,6 +15,14 @@ from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, Kind
 from scheduler.sandbox.devcluster.storage.history import ObjectChange
 from tests.support.cluster import Cluster
+from tests.support.custom_kinds import (
+    COSCHEDULING,
+    KUBERNETES,
+    KUEUE,
+    definition,
+    flavor_definition,
+    topology_definition,
+)
 from tests.support.daemon import Daemon
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
@@ -24,9 +32,12 @@ BINDINGS = "/binding$"
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Yield an embedded cluster with a short history, so that old versions expire."""
+    """Yield an embedded cluster with all kinds of groups, and a short history, so that old versions expire."""
     folder = tmp_path_factory.mktemp("server")
+    groups = (definition(KUBERNETES), definition(COSCHEDULING), topology_definition(), flavor_definition())
     async with embedded(folder, controllers=True, history_capacity=100, bookmark_interval_s=0.5) as cluster:
+        for kind in groups:
+            await cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind)
         yield cluster
 
 
@@ -61,7 +72,9 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
     """At once instead of inside the stream, of every kind that is watched, by a server that streams no lists."""
     await cluster.add_node("a")
     kinds = [each for each in kinds_for(default_settings()) if each.asked_by is not Asker.POD_GROUPS]
-    paths = [f"{each.path}$" for each in kinds]
+    groups = [f"/apis/{each}/podgroups" for each in (KUBERNETES, COSCHEDULING)]
+    groups += [f"/apis/{KUEUE}/v1beta2/{plural}" for plural in ("topologies", "resourceflavors")]
+    paths = [f"{path}$" for path in (*(each.path for each in kinds), *groups)]
     devcluster.faults.add(
         *(
             Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import Cluster
@@ -102,32 +101,6 @@ async def test_the_podgroup_of_coscheduling_is_read(cluster: Cluster) -> None:
     )
     await _add_members(cluster, ["rank-2"], labels=labels)
     assert await _racks_of(cluster, 3) == {"a"}
-
-
-async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluster) -> None:
-    """Of both kinds of PodGroups, after a watch that cannot be resumed."""
-    assert cluster.devcluster is not None
-    faults = cluster.devcluster.faults
-    served = [f"/apis/{api_version}/podgroups" for api_version in (KUBERNETES, COSCHEDULING)]
-    paths = [f"{path}$" for path in served]
-    faults.add(
-        *(
-            Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)
-            for path in paths
-            for code in (410, 400)
-        ),
-        *(Fault(action=Effect.END_STREAM, path=path) for path in paths),
-    )
-
-    async def all_happened() -> bool:
-        return not faults.pending()
-
-    await until(all_happened, what="the end of every watch")
-    await _racks(cluster, a=2)
-    labels = {"scheduling.x-k8s.io/pod-group": "listed"}
-    await _add_group(cluster, COSCHEDULING, "listed", {"minMember": 2})
-    await _add_members(cluster, ["l-0", "l-1"], labels=labels)
-    assert await _racks_of(cluster, 2) == {"a"}
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,12 @@ def affinity_by(operator: str) -> build.Json:
 
 #: What is wrong -> the kind and the object, of any name.
 ODD: Mapping[str, tuple[Kind, JsonObject]] = {
-    "pod: a label that is a number": (POD, with_metadata(pod(), labels={"app": 7})),
     "pod: a request that is no quantity": (POD, pod(containers=[build.container(requests={"cpu": "lots"})])),
     "pod: a running one's selector that does not parse": (
         POD,
         pod(is_running=True, affinity=affinity_by("Near")),
     ),
-    "pod: a pending one's selector that does not parse": (POD, pod(affinity=affinity_by("Near"))),
     "node: an amount that is no quantity": (NODE, build.node("odd", allocatable={"cpu": "many"})),
-    "node: taints that are a text": (NODE, {**build.node("odd"), "spec": {"taints": "all"}}),
     "namespace: a label that is a list": (NAMESPACE, with_metadata(build.namespace("odd"), labels={"a": []})),
     "service: a selector of numbers": (SERVICE, {**build.service("odd", {}), "spec": {"selector": {"a": 1}}}),
 }

@@ -100,20 +100,6 @@ async def test_a_restart_keeps_the_room_of_a_pod_that_waits_for_its_volume(
         await empty.condition("aa-web", full)
 
 
-async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> None:
-    """All pods are known before the first decision, so that age does not matter."""
-    await empty.add_node("a", allocatable={"cpu": "1"})
-    name = f"{empty.api.namespace}-high"
-    await empty.add_priority_class(name, 1000)
-    for number in range(5):
-        await empty.add_pod(f"low-{number}", cpu="1")
-    await empty.add_pod("high", cpu="1", spec={"priorityClassName": name})
-    async with running(Path(empty.kubeconfig)):
-        assert await empty.node_of("high") == "a"
-        for number in range(5):
-            await empty.condition(f"low-{number}", "0/1 nodes are available: 1 Insufficient cpu.")
-
-
 @pytest.mark.parametrize(
     ("number", "loop"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "asyncio"), (signal.SIGTERM, "uvloop")]
 )
