@@ -43,18 +43,20 @@ def kubectl(server: Cluster) -> Kubectl:
     return Kubectl(Path(server.kubeconfig))
 
 
+def applied(kubectl: Kubectl, folder: Path) -> Iterator[Kubectl]:
+    kubectl("apply", "-k", folder)
+    yield kubectl
+    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", folder)
+
+
 @pytest.fixture
 def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
-    kubectl("apply", "-k", MANIFESTS)
-    yield kubectl
-    kubectl("delete", "--wait=false", "-k", MANIFESTS)
+    yield from applied(kubectl, MANIFESTS)
 
 
 @pytest.fixture
 def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
-    kubectl("apply", "-k", OWN_NAMESPACE)
-    yield kubectl
-    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
+    yield from applied(kubectl, OWN_NAMESPACE)
 
 
 @pytest.fixture

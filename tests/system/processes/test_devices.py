@@ -52,11 +52,8 @@ async def _add_pod(cluster: Cluster, name: str, *claims: str, requests: dict[str
     await cluster.add_pod(name, containers=[container], spec=device_documents.using_claims(*claims))
 
 
-async def _bound(cluster: Cluster, *names: str) -> dict[str, Json]:
-    async def bound() -> dict[str, Json]:
-        return {pod["metadata"]["name"]: pod for pod in await cluster.pods() if pod["spec"].get("nodeName")}
-
-    return await until(bound, lambda pods: set(names) <= set(pods), what=f"bound pods {names}")
+async def _bound(cluster: Cluster, n_pods: int) -> dict[str, Json]:
+    return {pod["metadata"]["name"]: pod for pod in await cluster.all_bound(n_pods)}
 
 
 async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster) -> None:
@@ -66,7 +63,7 @@ async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster
         await _add_claim(cluster, name)
     for name, claim in (("p1", "c1"), ("p2", "c2"), ("p3", "shared"), ("p4", "shared")):
         await _add_pod(cluster, name, claim)
-    pods = await _bound(cluster, "p1", "p2", "p3", "p4")
+    pods = await _bound(cluster, 4)
     claims = {
         claim["metadata"]["name"]: claim["status"]
         for claim in (await cluster.api.get(_claims(cluster))).ok["items"]
@@ -88,7 +85,7 @@ async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster
 async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) -> None:
     await cluster.add_node("a")
     await _add_pod(cluster, "gpus", requests={"example.com/gpu": "2"})
-    pods = await _bound(cluster, "gpus")
+    pods = await _bound(cluster, 1)
     status = pods["gpus"]["status"]["extendedResourceClaimStatus"]
     assert status["requestMappings"] == [
         {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
@@ -117,7 +114,7 @@ async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster)
             Fault(action=Effect.RESPOND, path="/pods/[^/]+/binding", code=403),
         )
     await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
-    pods = await _bound(cluster, "both")
+    pods = await _bound(cluster, 1)
     assert faults is None or faults.pending() == []
     made = pods["both"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
 
