@@ -154,7 +154,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "dist", "tests"))
     home = folder.parent / "home"
     (home / ".kube").mkdir(parents=True)
-    of_this_run = {"PYTHONPATH", "VIRTUAL_ENV", "KUBECONFIG", "MAKELEVEL", "MAKEFLAGS", "MFLAGS"}
+    of_this_run = {
+        "PYTHONPATH",
+        "PYTHONPYCACHEPREFIX",
+        "VIRTUAL_ENV",
+        "KUBECONFIG",
+        "MAKELEVEL",
+        "MAKEFLAGS",
+        "MFLAGS",
+    }
     environment = {name: value for name, value in os.environ.items() if name not in of_this_run}
     # What is not imported is not compiled: half of the time that an installation takes.
     return Checkout(folder, home, {**environment, "HOME": str(home), "PIP_COMPILE": "0"})
