@@ -14,7 +14,6 @@ import yaml
 
 from scheduler.daemon.assembly.profiles import exempt_namespaces
 from scheduler.daemon.settings.loading import parse_settings
-from scheduler.daemon.settings.out_of_tree_files import load_plugins
 from tests.proof.chaos.release import COMMIT_OF_0_1_0
 from tests.support.build import Json
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
@@ -357,39 +356,17 @@ def test_the_configuration_is_merged_over_the_charts(chart):
     assert settings.configuration.leader_election.leader_elect
 
 
-def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
-    """A changed file rolls the Deployment. The enforcer runs no plugins, and reads no configuration that names one."""
-    text = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
-    profile = {
-        "schedulerName": "a",
-        "plugins": {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}},
-        "pluginConfig": [{"name": "TeamPerRack", "args": {"most": 2}}],
-    }
-    scheduler = {"configuration": {"profiles": [profile]}, "plugins": {"team_per_rack.py": text}}
-    objects = rendered(chart, {"scheduler": scheduler, "enforcer": {"enabled": True}})
-    maps = named(objects, "ConfigMap")
-    for name, content in maps["affinity-scheduler-plugins"]["data"].items():
-        (tmp_path / name).write_text(content)
-    deployment = named(objects, "Deployment")["affinity-scheduler"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container(deployment)["volumeMounts"]}
-    assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
-    loaded = load_plugins([str(tmp_path)], installed=False)
-    configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
-    assert parse_settings(configuration, "ConfigMap", plugins=loaded).out_of_tree.keys() == {"TeamPerRack"}
-    parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
-    other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
-    changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]
-    assert changed["spec"]["template"] != deployment["spec"]["template"]
-
-
-def test_a_changed_configuration_rolls_the_deployment(chart):
-    def checksum(values: Json) -> str:
-        template = named(rendered(chart, values), "Deployment")["affinity-scheduler"]["spec"]["template"]
-        found: str = template["metadata"]["annotations"]["checksum/configuration"]
+def test_a_changed_configuration_or_rule_rolls_the_deployment(chart):
+    def template(**scheduler: Any) -> Json:
+        objects = rendered(chart, {"scheduler": scheduler})
+        found: Json = named(objects, "Deployment")["affinity-scheduler"]["spec"]["template"]
         return found
 
-    other = {"scheduler": {"configuration": {"clientConnection": {"qps": 50}}}}
-    assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
+    configuration = {"clientConnection": {"qps": 50}}
+    one_rule, other_rule = {"mine.py": "x = 1"}, {"mine.py": "x = 2"}
+    assert template() != template(configuration=configuration)
+    assert template(plugins=one_rule) != template(plugins=other_rule)
+    assert template(plugins=one_rule, replicas=3) == template(plugins=one_rule)
 
 
 def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):
