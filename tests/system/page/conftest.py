@@ -79,7 +79,7 @@ class Standby:
 
     kubeconfig: Path
     port: int
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
@@ -90,36 +90,32 @@ class Standby:
         """Start it, unless it runs; it serves its page a second later."""
         if self.process is not None:
             return
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "scheduler", "run"),
-                *("--kubeconfig", self.kubeconfig, "--port", str(self.port)),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        self.process = _program("run", "--kubeconfig", self.kubeconfig, "--port", str(self.port))
 
     def stop(self) -> None:
         """End it."""
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(timeout=60) == 0
+            _end(self.process)
         self.process = None
+
+
+def _program(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "scheduler", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=_PATIENCE_S) == 0
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Yield a cluster with a rollout that is stuck on its anti-affinity."""
     folder = tmp_path_factory.mktemp("cluster")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "scheduler", "devcluster", "--ui", "--gpus", "2"),
-            *("--kubeconfig", folder / "kubeconfig"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process = _program("devcluster", "--ui", "--gpus", "2", "--kubeconfig", folder / "kubeconfig")
     assert process.stdout is not None
     try:
         found: list[str] = []
@@ -133,9 +129,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         _stuck_rollout(cluster)
         yield cluster
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.stdout.close()
-        assert process.wait(timeout=60) == 0
+        _end(process)
 
 
 def _answers(url: str) -> bool:

@@ -160,7 +160,7 @@ async def test_default_constraints_spread_the_pods_of_a_service(cluster: Cluster
         await cluster.add_node(name)
     service = build.service("web", WEB, namespace=cluster.api.namespace)
     service["spec"]["ports"] = [{"port": 80}]
-    (await cluster.api.post(cluster.api.in_namespace("services"), service)).ok  # noqa: B018
+    await cluster.create(cluster.api.in_namespace("services"), service)
     await asyncio.gather(
         *(cluster.add_pod(f"p{number}", labels=WEB, scheduler=SPREADING) for number in range(6))
     )

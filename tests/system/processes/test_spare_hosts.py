@@ -26,13 +26,12 @@ async def _apply(cluster: Cluster, *, pod_group: bool) -> None:
         del template["metadata"]["annotations"]
         template["spec"]["schedulingGroup"] = {"podGroupName": "training"}
     for document in documents:
-        (await cluster.api.post(collection_of(document), document)).ok  # noqa: B018
+        await cluster.create(collection_of(document), document)
         if pod_group and document["kind"] == "Namespace":
             policy = {"gang": {"minCount": 4}}
             spec = {"schedulingPolicy": policy, "schedulingConstraints": {"topology": [{"key": RACK}]}}
             path = f"/apis/{KUBERNETES}/namespaces/fabric/podgroups"
-            made = group(KUBERNETES, "training", spec)
-            (await cluster.api.post(path, made)).ok  # noqa: B018
+            await cluster.create(path, group(KUBERNETES, "training", spec))
 
 
 async def _places(cluster: Cluster) -> dict[str, str]:
@@ -62,7 +61,7 @@ async def test_the_new_member_gets_the_host_of_the_placeholder(
     """Two racks of five hosts; the other members stay, and a new placeholder waits until a host is free again."""
     async with embedded(tmp_path, nodes=10, controllers=True, node_labels={RACK: ["r1", "r2"]}) as cluster:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        (await cluster.api.post(path, definition(KUBERNETES))).ok  # noqa: B018
+        await cluster.create(path, definition(KUBERNETES))
         nodes = [node["metadata"] for node in (await cluster.api.get("/api/v1/nodes")).ok["items"]]
         rack_of = {node["name"]: node["labels"][RACK] for node in nodes}
         async with running(Path(cluster.kubeconfig)):
