@@ -67,8 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Collector(), "collector")
 
 
-#: Of a process that runs tests; 544 MiB is usual, of which half are the tests themselves, once they are collected.
-_MAX_BYTES: Final = 700 << 20
+#: Of a process that runs tests; 500 MiB are usual, of which half are the tests themselves, once they are collected.
+_MAX_BYTES: Final = 600 << 20
 #: As the interpreter sets them. A daemon in this process sets others.
 _THRESHOLDS: Final = gc.get_threshold()
 #: Blocks of memory that may be allocated between two full collections, some 50 MB: each takes 0.3 s.

@@ -228,7 +228,7 @@ class TestProduct:
                 await cluster.condition("does-not", "0/1 nodes are available: 1 Insufficient cpu.")
             finally:
                 process.send_signal(signal.SIGTERM)
-                said = (await asyncio.wait_for(process.communicate(), 20))[1].decode()
+                said = (await asyncio.wait_for(process.communicate(), TIMEOUT_S))[1].decode()
                 print(said)  # shown if it fails
         assert process.returncode == 0
         assert "WROTE" not in said

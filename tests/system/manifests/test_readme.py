@@ -23,7 +23,7 @@ import pytest
 from scheduler.sandbox.demo.command import STORIES
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT_S, until
 
 
 def blocks(page: Path) -> list[str]:
@@ -129,7 +129,7 @@ class Checkout:
         try:
             yield process
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 0, line
+            assert process.wait(timeout=TIMEOUT_S) == 0, line
         finally:
             if process.poll() is None:
                 process.kill()
