@@ -33,6 +33,14 @@ _EXAMPLES = MANIFESTS / "examples"
 _PATIENCE_S = 60.0
 
 
+def until(holds: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "the condition did not come true"
+        time.sleep(0.05)
+
+
 @dataclass
 class Served:
     """The addresses of the API server and of the scheduler's port."""
@@ -64,13 +72,6 @@ class Served:
         """Return the page's data."""
         with urllib.request.urlopen(f"{self.scheduler}/api/v1/{path}", timeout=30) as answer:
             return json.load(answer)
-
-    def until(self, holds: Callable[[], object]) -> None:
-        """Wait for a condition."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline_s, "the condition did not come true"
-            time.sleep(0.05)
 
 
 @dataclass
@@ -125,7 +126,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 break
         assert len(found) == 2, "the addresses of the API server and of the page"
         cluster = Served(found[0], found[1], folder / "kubeconfig")
-        cluster.until(lambda: _answers(f"{cluster.scheduler}/readyz"))
+        until(lambda: _answers(f"{cluster.scheduler}/readyz"))
         _stuck_rollout(cluster)
         yield cluster
     finally:
@@ -143,7 +144,7 @@ def _answers(url: str) -> bool:
 def _stuck_rollout(cluster: Served) -> None:
     cluster.apply("01-blue-green-stuck.yaml")
     pods = "/api/v1/namespaces/shop-stuck/pods"
-    cluster.until(lambda: [p for p in cluster.request("GET", pods)["items"] if p["spec"].get("nodeName")][2:])
+    until(lambda: [p for p in cluster.request("GET", pods)["items"] if p["spec"].get("nodeName")][2:])
     image = {"containers": [{"name": "shop", "image": "registry.k8s.io/pause:3.10"}]}
     cluster.request(
         "PATCH",
@@ -151,7 +152,7 @@ def _stuck_rollout(cluster: Served) -> None:
         {"spec": {"template": {"spec": image}}},
         "application/strategic-merge-patch+json",
     )
-    cluster.until(lambda: any(group["pods"] == 3 for group in cluster.shown("pending")["groups"]))
+    until(lambda: any(group["pods"] == 3 for group in cluster.shown("pending")["groups"]))
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +173,8 @@ def _second(served: Served) -> Iterator[Standby]:
 
 
 @pytest.fixture
-def standby(served: Served, _second: Standby) -> Standby:
+def standby(_second: Standby) -> Standby:
     """Return a second scheduler of the cluster, on a port of its own, which runs."""
     _second.start()
-    served.until(lambda: _answers(f"{_second.url}/readyz"))
+    until(lambda: _answers(f"{_second.url}/readyz"))
     return _second

@@ -14,7 +14,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import build
 from tests.support.browser import problems_of
-from tests.system.page.conftest import Served, Standby
+from tests.system.page.conftest import Served, Standby, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -65,7 +65,7 @@ def assert_fits(page: Page) -> None:
     """Wait until nothing is wider than the window, on every size of it; charts are drawn anew a moment later."""
     for width, height in SIZES.values():
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+        until(lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -117,7 +117,7 @@ def test_a_group_is_explained_by_its_next_member_in_the_order_of_the_command(
     }
     for name in ("g-0", "g-1"):
         served.add_pod(name, labels=of_group, affinity=alone, node_selector={"gang": "yes"})
-    served.until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
+    until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
     open_view(page, "Groups")
     page.locator(".why", has_text="needs 2 places").wait_for()
     row = page.locator("tr", has_text="of gang")
@@ -146,8 +146,8 @@ def test_the_machine_room_shows_who_sits_where_and_the_hole_of_a_waiting_group(
         *_room_members(served, "seated", 2, rack),
         *_room_members(served, "wide", 9, block, rack, cpu="3"),
     ]
-    served.until(lambda: [hole["lacking"] for hole in served.shown("room")["waiting"]] == [5])
-    served.until(lambda: [group["placed"] for group in served.shown("room")["groups"]] == [2])
+    until(lambda: [hole["lacking"] for hole in served.shown("room")["waiting"]] == [5])
+    until(lambda: [group["placed"] for group in served.shown("room")["groups"]] == [2])
     open_view(page, "Groups")
     room = page.locator(".room")
     room.get_by_text(f"needs 9 places in one {block}: block-1 has room for 4, 5 too few").wait_for()
@@ -220,7 +220,7 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page, served: Serv
         nodes[:] = [pod["spec"].get("nodeName") for pod in pods]
         return len(nodes) - nodes.count(None) == 3
 
-    served.until(each_zone_is_full)
+    until(each_zone_is_full)
     open_view(page, "Domains")
     page.get_by_role("link", name="app=shop").first.click()
     page.get_by_text("3 full").wait_for()
@@ -241,7 +241,7 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page, served: Serv
 def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page, served: Served) -> None:
     """Six pods with a GPU each; of the devices left over one is tainted."""
     served.apply("16-inference.yaml")
-    served.until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
+    until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
     slices = "/apis/resource.k8s.io/v1/resourceslices"
     chosen = served.request("GET", slices)["items"][0]
     devices = chosen["spec"]["devices"]
@@ -263,7 +263,7 @@ def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page
     page.get_by_role("link", name="models/inference-").first.wait_for()
     page.get_by_text("by claim models/inference-").first.wait_for()
     served.request("DELETE", "/apis/apps/v1/namespaces/models/deployments/inference")
-    served.until(lambda: not served.request("GET", "/api/v1/namespaces/models/pods")["items"])
+    until(lambda: not served.request("GET", "/api/v1/namespaces/models/pods")["items"])
 
 
 def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:
@@ -355,9 +355,7 @@ def test_default_constraints_are_soft_rules(page: Page) -> None:
     page.locator("tr", has_text="spread, maxSkew 5, soft per topology.kubernetes.io/zone").first.wait_for()
 
 
-def test_one_viewer_too_many_is_told_and_sees_figures(
-    browser: Browser, served: Served, standby: Standby
-) -> None:
+def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
     """It is not live, and asks again; a viewer who closes the page makes room."""
     with ExitStack() as streams:
         opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
@@ -375,7 +373,7 @@ def test_one_viewer_too_many_is_told_and_sees_figures(
         page.clock.fast_forward(10_000)  # when it may ask again
         return page.get_by_text("not live").count() == 0
 
-    served.until(is_live)
+    until(is_live)
     context.close()
 
 
@@ -427,7 +425,7 @@ def test_hostile_text_stays_text(page: Page, served: Served) -> None:
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{HOSTILE: 1}]}}
     annotations = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
     served.add_pod("hostile", labels={"constructor": "prototype"}, annotations=annotations)
-    served.until(lambda: "onerror" in json.dumps(served.shown("pending")))
+    until(lambda: "onerror" in json.dumps(served.shown("pending")))
     open_view(page, "Pending")
     page.get_by_text("onerror").first.wait_for()
     page.get_by_role("link", name="default/hostile").click()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.browser import FLAGS, chromium, why_none
+from tests.support.waiting import until
 from tests.system.page.test_browser import SIZES
 from tests.tools.page.test_api import OUTSIDE, served
 
@@ -29,7 +31,9 @@ async def test_who_may_not_view_is_told_and_who_may_sees_pods_of_all_namespaces(
         await page.get_by_role("alert").get_by_text(told).wait_for()
         for width, height in SIZES.values():
             await page.set_viewport_size({"width": width, "height": height})
-            await page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+            await until(
+                partial(page.evaluate, "document.documentElement.scrollWidth <= innerWidth"), what=str(width)
+            )
         await page.get_by_label("Token").fill(port.tokens["viewer"])
         await page.get_by_role("button", name="Continue").click()
         await page.get_by_role("navigation").get_by_role("link", name="Pending").click()

@@ -17,6 +17,8 @@ from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
 BINDINGS = "/binding$"
+#: Longer than a busy machine takes to begin all binds of a test, and shorter than a stop waits for them.
+BIND_S = 6.0
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ async def test_a_signal_lets_binds_in_flight_finish(
 ) -> None:
     """Slow answers are awaited and their events written; no further cycle begins; exit code 0."""
     assert faulty.devcluster is not None
-    faulty.devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
+    faulty.devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=BIND_S, times=-1))
     async with started(Path(faulty.kubeconfig), "--event-loop", loop) as daemon:
         await until(daemon.is_ready, what="readiness")
         await asyncio.gather(*(faulty.add_pod(f"p{number}") for number in range(20)))
