@@ -6,12 +6,10 @@ from itertools import combinations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.daemon.metrics import metrics, process
+from scheduler.daemon.metrics import metrics
 from scheduler.daemon.metrics.series import Family
-from scheduler.tools.enforcer import metrics as enforcement
-from scheduler.tools.shadow import metrics as shadowing
-from scheduler.tools.webhook import metrics as webhook_metrics
 from tests.support.manifest_files import BASE, MANIFESTS, documents, kustomization, one, resources
+from tests.support.surface import families
 from tests.system.monitoring.queries import (
     ALERTS,
     DASHBOARD,
@@ -29,13 +27,6 @@ TARGET = {"job", "instance"}
 QUERIES = [*of_dashboard(), *of_alerts()]
 
 
-def declared() -> list[Family]:
-    """Return every family of the scheduler, the enforcer, the webhook and `shadow`."""
-    modules = (metrics, process, enforcement, webhook_metrics, shadowing)
-    found = (each for module in modules for each in vars(module).values())
-    return list({family.name: family for family in found if isinstance(family, Family)}.values())
-
-
 def series_of(family: Family) -> list[str]:
     if family.type != "histogram":
         return [family.name]
@@ -45,7 +36,7 @@ def series_of(family: Family) -> list[str]:
 def exported() -> dict[str, set[str]]:
     """Return the labels of every series by name: ours as declared, the process's as written."""
     labels = {"up": set(TARGET)}
-    for family in declared():
+    for family in families().values():
         for name in series_of(family):
             labels[name] = {*family.labels, *TARGET, *(["le"] if name.endswith("_bucket") else [])}
     for written in text_string_to_metric_families(metrics.Metrics().render().decode()):
@@ -104,7 +95,7 @@ def test_every_family_is_drawn_or_named_among_those_that_are_not():
     readme = (MANIFESTS / "README.md").read_text()
     (listed,) = re.findall(r"The dashboard does not draw (.*?)\.\n", readme, re.DOTALL)
     named = set(re.findall(r"`(\w+_\w+)`", listed))
-    undrawn = {family.name for family in declared() if drawn.isdisjoint(series_of(family))}
+    undrawn = {family.name for family in families().values() if drawn.isdisjoint(series_of(family))}
     assert undrawn == named
 
 
