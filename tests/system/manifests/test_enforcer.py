@@ -9,8 +9,11 @@ from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.daemon.kube import requests
 from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.framework.kinds import Asker
+from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect
 from scheduler.tools.enforcer import requests as enforcer_requests
 from tests.support import build
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import enforcing, shop
 from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import (
@@ -24,6 +27,7 @@ from tests.support.manifest_files import (
     resources,
 )
 from tests.support.rights import granted, needed
+from tests.support.waiting import until
 
 FOLDER = MANIFESTS / "enforcer"
 OBJECTS = resources(FOLDER)
@@ -62,3 +66,21 @@ def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
         assert one(objects, kind)["subjects"][0]["namespace"] == "mine"
     arguments = container(one(objects, "Deployment"))["args"]
     assert [each for each in arguments if "kube-system" in each] == ["--protected-namespaces=kube-system"]
+
+
+async def test_it_lists_if_lists_cannot_be_streamed(tmp_path: Path) -> None:
+    """It also writes two broken rules of one pod as a series of one event: both need rarely used rights."""
+    terms = [build.term(build.ZONE, build.selector(each)) for each in ("app=db", "tier=back")]
+    refused = {"action": Effect.RESPOND.value, "verb": "watch", "code": 400}
+    async with shop(tmp_path) as cluster:
+        faults = [{**refused, "kind": kind} for kind in ("pods", "nodes", "namespaces")]
+        assert (await cluster.api.post(FAULTS_PATH, faults)).code == 204
+        await cluster.pod("db", "a1", labels={"app": "db", "tier": "back"})
+        await cluster.pod("p", "a2", rules(far=terms, which=REQUIRED))
+        async with enforcing(cluster.kubeconfig) as daemon:
+            assert await daemon.metric("rest_client_requests_total", code="400") == 3
+            await until(
+                lambda: cluster.events("p", "AffinityRuleBroken"),
+                lambda events: any(event.get("series") for event in events),
+                what="a series",
+            )
