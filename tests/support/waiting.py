@@ -14,6 +14,8 @@ T = TypeVar("T")
 #: Reached only by conditions that never hold, on any machine.
 TIMEOUT_S = 60.0
 _PERIOD_S = 0.02
+#: Pauses grow to it: an answer of a daemon's metrics takes longer to read than the first pause.
+_LONGEST_PERIOD_S = 0.1
 
 
 async def until(
@@ -32,6 +34,7 @@ async def until(
             f"{what or 'it'} did not come true in {timeout_s:g} s; last: {answer!r}"
         )
         await asyncio.sleep(period_s)
+        period_s = max(period_s, min(1.25 * period_s, _LONGEST_PERIOD_S))
     return answer
 
 
