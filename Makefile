@@ -14,7 +14,7 @@ demo: $(VENV)/.running ## Play eight stories about pod affinity on an embedded c
 
 # Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of
 # them, in the order of tests/support/gathering.py. WORKERS=0 is one test after another in one process.
-WORKERS ?= 3
+WORKERS ?= 4
 # Hundreds of processes of the product are started, and each would compile it anew.
 test: export PYTHONDONTWRITEBYTECODE =
 # `lint` runs beside the tests and is told below them where it fails, so that pytest's summary is the last of a good run.

@@ -20,7 +20,8 @@ from uuid import uuid4
 
 import aiohttp
 
-_EVENT_TIMEOUT_S = 15.0
+from tests.support.waiting import TIMEOUT_S
+
 _numbers = count(1)
 
 MERGE = "application/merge-patch+json"
@@ -64,7 +65,7 @@ class Events:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def next(self, timeout_s: float = _EVENT_TIMEOUT_S) -> dict[str, Any] | None:
+    async def next(self, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
         """Return the next event, or None where the stream has ended."""
         async with asyncio.timeout(timeout_s):
             line = await self._response.content.readline()

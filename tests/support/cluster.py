@@ -7,8 +7,6 @@ import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.reference.cluster import Cluster as Reference
-from tests.reference.fallback import as_seen_by, marked
-from tests.reference.question import Object
 from tests.support import build
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
@@ -50,8 +48,9 @@ class Cluster:
         return await self.create(self.api.pods(), pod)
 
     async def create(self, path: str, made: Json) -> Json:
-        """Create the object without the fields that the server writes, and return it as stored."""
-        made["metadata"].pop("uid", None)
+        """Create the object at the path without the fields that the server writes, and return it as stored."""
+        for field in ("uid", "namespace"):
+            made["metadata"].pop(field, None)
         made.pop("status", None)
         stored: Json = (await self.api.post(path, made)).ok
         return stored
@@ -131,34 +130,24 @@ class Cluster:
         nodes: list[Json] = (await self.api.get(_NODES)).ok["items"]
         pods: list[Json] = (await self.api.get(_PODS)).ok["items"]
         namespaces: list[Json] = (await self.api.get("/api/v1/namespaces")).ok["items"]
-        pods = [{**pod, "kind": "Pod"} for pod in pods]
         reference = Reference()
         for kind, objects in (("Node", nodes), ("Pod", pods), ("Namespace", namespaces)):
             for one in objects:
                 reference.apply({**one, "kind": kind})
         names = {node["metadata"]["name"] for node in nodes}
-        are_relaxed = any(map(marked, pods))
         for pod in pods:
             node_name = pod["spec"].get("nodeName")
             if node_name not in names or pod["spec"]["schedulerName"] != NAME:
                 continue
             meta = pod["metadata"]
             reference.delete("Pod", meta["namespace"], meta["name"])
-            asked: Object = pod
-            if are_relaxed:
-                asked, others = as_seen_by(pod, [one for one in pods if one is not pod])
-                for one in pods:
-                    reference.delete("Pod", one["metadata"]["namespace"], one["metadata"]["name"])
-                for other in others:
-                    reference.apply(other)
-            refusals = reference.evaluate({**asked, "spec": {**asked["spec"], "nodeName": ""}}).get(
-                "filter", {}
-            )
+            pending = {**pod, "kind": "Pod", "spec": {**pod["spec"], "nodeName": ""}}
+            refused = reference.evaluate(pending).get("filter", {})
             broken = {
-                plugin: by_node[node_name] for plugin, by_node in refusals.items() if node_name in by_node
+                plugin: by_node[node_name] for plugin, by_node in refused.items() if node_name in by_node
             }
             assert not broken, f"{meta['name']} on {node_name}: {broken}"
-            reference.apply(pod)
+            reference.apply({**pod, "kind": "Pod"})
 
     async def clear(self) -> None:
         """Delete all pods of the namespace and all nodes."""
@@ -176,18 +165,13 @@ def kubeconfig_of(address: Address, path: Path, *, token: str = "") -> Path:
 
 
 def kubeconfig_text(url: str, *, token: str = "", ca_file: str = "") -> str:
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": url, **({"certificate-authority": ca_file} if ca_file else {})},
-                }
-            ],
-            "users": [{"name": "u", "user": {"token": token} if token else {}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-    )
+    cluster = {"server": url, **({"certificate-authority": ca_file} if ca_file else {})}
+    text = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token} if token else {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    return yaml.safe_dump(text)

@@ -15,9 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.forking import Forked, forked
 from tests.support.ports import free_port
-from tests.support.waiting import until
-
-EXIT_TIMEOUT_S = 20.0
+from tests.support.waiting import TIMEOUT_S, until
 
 
 @dataclass
@@ -81,7 +79,7 @@ class Daemon:
 
     async def ended(self) -> int:
         """Wait for its end and return the exit code."""
-        async with asyncio.timeout(EXIT_TIMEOUT_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self.process.wait()
 
     async def stop(self) -> int:
@@ -153,7 +151,7 @@ async def orderly(daemon: Daemon) -> AsyncIterator[None]:
 async def refused(*arguments: str) -> str:
     """Return the one line that the command prints before exit code 2."""
     process = await forked("scheduler", *arguments)
-    async with asyncio.timeout(EXIT_TIMEOUT_S):
+    async with asyncio.timeout(TIMEOUT_S):
         output, errors = await process.communicate()
     assert (process.returncode, output) == (2, b""), errors.decode()
     (line,) = errors.decode().splitlines()

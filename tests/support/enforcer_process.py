@@ -15,9 +15,9 @@ from tests.support import build, daemon
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.build import ZONE, Json
-from tests.support.daemon import EXIT_TIMEOUT_S, Daemon
+from tests.support.daemon import Daemon
 from tests.support.forking import forked
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT_S, until
 
 
 class Shop:
@@ -125,6 +125,6 @@ def enforcing(kubeconfig: Path, *arguments: str) -> AbstractAsyncContextManager[
 async def output(*arguments: str) -> tuple[int, str, str]:
     """Run a command. Return exit code, standard output and standard error."""
     process = await forked("scheduler", *arguments)
-    async with asyncio.timeout(EXIT_TIMEOUT_S):
+    async with asyncio.timeout(TIMEOUT_S):
         out, errors = await process.communicate()
         return await process.wait(), out.decode(), errors.decode()

@@ -1,5 +1,5 @@
 """
-A run of the suite in several processes (pytest-xdist: `pytest -n 3`), and the tests that run when all have ended.
+A run of the suite in several processes (pytest-xdist: `pytest -n 4`), and the tests that run when all have ended.
 
 Tests marked `last` judge what the tests before them recorded. Each worker sees only its own tests, so no worker runs
 them: it sends its record when it ends, and the process that started the workers then runs them with all records.

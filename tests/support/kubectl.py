@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from tests.support.build import Json
-
-_TIMEOUT_S = 30.0
+from tests.support.waiting import TIMEOUT_S
 
 
 class Kubectl:
@@ -27,7 +26,7 @@ class Kubectl:
     def __call__(self, *arguments: str | Path, given: str | None = None) -> str:
         """Run the command and return its output. A failure has the error message."""
         command = [*self._command, *map(str, arguments)]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

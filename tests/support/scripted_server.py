@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
 from scheduler.daemon.kube.login import Identity
+from tests.support.waiting import TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Script:
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_received(self, n_requests):
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(self.received) < n_requests:
                 self.more.clear()
                 await self.more.wait()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.sandbox.devcluster.storage.store import ObjectStore
+if TYPE_CHECKING:
+    from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 T = TypeVar("T")
 
 #: Reached only by conditions that never hold, on any machine.
 TIMEOUT_S = 60.0
 _PERIOD_S = 0.02
+#: Pauses grow to it: an answer of a daemon's metrics takes longer to read than the first pause.
+_LONGEST_PERIOD_S = 0.1
 
 
 async def until(
@@ -31,6 +34,7 @@ async def until(
             f"{what or 'it'} did not come true in {timeout_s:g} s; last: {answer!r}"
         )
         await asyncio.sleep(period_s)
+        period_s = max(period_s, min(1.25 * period_s, _LONGEST_PERIOD_S))
     return answer
 
 

@@ -10,7 +10,7 @@ from tests.support.forking import forked
 from tests.support.ports import free_port
 
 #: Every warning is an error, but for connections that clients keep open: at the end they are not waited for.
-_STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")
+STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def started(*arguments: str, port: int | None = None) -> AsyncIterator[tup
     health, https = port or free_port(), free_port()
     process = await forked(
         *("scheduler", "webhook", "--port", str(health), "--webhook-port", str(https), "-v=4", *arguments),
-        options=_STRICT,
+        options=STRICT,
     )
     is_secure = "--bind-address" in arguments
     async with attended(process, health, is_secure=is_secure) as daemon:

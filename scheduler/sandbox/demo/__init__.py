@@ -8,7 +8,7 @@ The demo: stories of pods that care about their neighbours, played on an embedde
     rule_check         which rules are broken, judged without the product's code
     processes          the cluster, and commands of the product
     waiting            until any of them is where a story wants it
-    examples, latency, display   manifests, decision times, the screen
+    examples, display  manifests, the screen
 
 The demo knows the cluster by HTTP and the product by its commands; it imports neither.
 """

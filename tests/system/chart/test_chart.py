@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ import yaml
 
 from scheduler.daemon.assembly.profiles import exempt_namespaces
 from scheduler.daemon.settings.loading import parse_settings
-from scheduler.daemon.settings.out_of_tree_files import load_plugins
 from tests.proof.chaos.release import COMMIT_OF_0_1_0
 from tests.support.build import Json
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
@@ -29,6 +27,7 @@ REBALANCE = MANIFESTS / "enforcer" / "rebalance.yaml"
 DELETION_COSTS = MANIFESTS / "enforcer" / "deletion-costs.yaml"
 ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
 SCRAPER = "affinity-scheduler-scraper"
+COMPONENTS = ("scheduler", "enforcer", "webhook")
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 EVERYTHING: Json = {
     "enforcer": {"enabled": True},
@@ -50,17 +49,11 @@ def chart() -> Iterator[Any]:
         yield chart
 
 
-def rendered(
-    chart: Any,
-    values: Json | None = None,
-    *,
-    name: str = "affinity-scheduler",
-    namespace: str = "kube-system",
-) -> list[Json]:
+def rendered(chart: Any, values: Json | None = None, *, namespace: str = "kube-system") -> list[Json]:
     """Return the objects that these values install; the webhook too, unless they say otherwise."""
     values = dict(values or {})
     values["webhook"] = {"enabled": True, **values.get("webhook", {})}
-    files = chart.render(values, name=name, namespace=namespace)
+    files = chart.render(values, name="affinity-scheduler", namespace=namespace)
     manifests = (text for path, text in files.items() if path.endswith(".yaml"))
     return [each for text in manifests for each in yaml.safe_load_all(text) if each]
 
@@ -109,24 +102,22 @@ def test_the_schema_describes_every_value(chart):
 # The same as kustomize
 
 
-def assert_alike(ours: list[Json], theirs: list[Json], *more: tuple[str, str]) -> None:
-    """Compare what the chart installs with the manifests; `more`: kinds and names that only the chart has."""
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_is_that_of_the_manifests(chart, component):
+    folder = BASE if component == "scheduler" else MANIFESTS / component
+    namespace = WEBHOOK if component == "webhook" else "kube-system"
+    ours = rendered(chart, {each: {"enabled": each == component} for each in COMPONENTS}, namespace=namespace)
+    theirs = [each for each in resources(folder) if each["kind"] != "Namespace"]
+    # kustomize adds what these lack.
+    added = () if component == "webhook" else ("namespace",)
     for kind, name in sorted(names(theirs)):
         expected, found = named(theirs, kind)[name], named(ours, kind)[name]
-        assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
-    assert names(ours) - names(theirs) == set(more)
-
-
-def assert_configured(objects: list[Json], folder: Path) -> None:
-    """Compare the configuration in the one ConfigMap with that of the manifests."""
-    (text,) = one(objects, "ConfigMap")["data"].values()
-    assert yaml.safe_load(text) == yaml.safe_load((folder / "configuration.yaml").read_text())
-
-
-def test_the_scheduler_is_that_of_the_manifests(chart):
-    ours = rendered(chart, {"webhook": {"enabled": False}})
-    assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"))
-    assert_configured(ours, BASE)
+        assert alike(found, *added) == alike(expected, *added), (kind, name)
+    more = names(ours) - names(theirs)
+    assert {kind for kind, _ in more} == (set() if component == "webhook" else {"ConfigMap"})
+    for _, name in more:
+        (text,) = named(ours, "ConfigMap")[name]["data"].values()
+        assert yaml.safe_load(text) == yaml.safe_load((folder / "configuration.yaml").read_text())
 
 
 def test_the_chart_has_no_role_for_users():
@@ -139,32 +130,10 @@ def test_the_chart_has_no_role_for_users():
     assert theirs.isdisjoint(ours)
 
 
-def test_the_enforcer_is_that_of_the_manifests(chart):
-    off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
-    ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
-    assert_alike(ours, resources(MANIFESTS / "enforcer"), ("ConfigMap", f"{ENFORCER}-configuration"))
-    assert_configured(ours, MANIFESTS / "enforcer")
-
-
-def test_the_webhook_is_that_of_the_manifests(chart):
-    ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
-    theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
-    assert names(ours) == names(theirs)
-    for kind, name in sorted(names(theirs)):
-        assert alike(named(ours, kind)[name]) == alike(named(theirs, kind)[name]), (kind, name)
-
-
 # Values
 
 
-@pytest.mark.parametrize(
-    "component",
-    [
-        pytest.param("scheduler", id="no scheduler"),
-        pytest.param("enforcer", id="no enforcer"),
-        pytest.param("webhook", id="no webhook"),
-    ],
-)
+@pytest.mark.parametrize("component", COMPONENTS)
 @pytest.mark.parametrize("namespace", ["kube-system", "scheduling"])
 def test_a_disabled_component_renders_no_objects(chart, component, namespace):
     values = {**EVERYTHING, "serviceMonitor": {"enabled": False}}
@@ -180,20 +149,28 @@ def test_a_disabled_component_renders_no_objects(chart, component, namespace):
 
     everything = left(True)
     assert left(False) == {(kind, name) for kind, name in everything if owner(name) != component}
-    assert {owner(name) for _, name in everything} == {"scheduler", "enforcer", "webhook"}
+    assert {owner(name) for _, name in everything} == set(COMPONENTS)
 
 
-def test_by_default_nothing_may_evict(chart):
-    rules = [rule for role in named(rendered(chart), "ClusterRole").values() for rule in role["rules"]]
-    assert not [rule for rule in rules if "pods/eviction" in rule.get("resources", ())]
-
-
-def test_a_dry_run_has_no_right_to_evict(chart):
-    values = {"enforcer": {"enabled": True, "dryRun": True}}
-    objects = rendered(chart, values)
-    assert "--dry-run" in container(named(objects, "Deployment")[ENFORCER])["args"]
-    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
-    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+@pytest.mark.parametrize(
+    ("enforcer", "may_evict", "may_write_costs", "flags"),
+    [
+        ({"enabled": False}, False, False, set()),
+        ({}, True, False, set()),
+        ({"dryRun": True}, False, False, {"--dry-run"}),
+        ({"deletionCosts": "log"}, True, False, {"--deletion-costs=log"}),
+        ({"deletionCosts": "write"}, True, True, {"--deletion-costs=write"}),
+        ({"deletionCosts": "write", "dryRun": True}, False, False, {"--dry-run", "--deletion-costs=write"}),
+    ],
+)
+def test_nothing_has_rights_but_for_what_it_does(chart, enforcer, may_evict, may_write_costs, flags):
+    objects = rendered(chart, {"enforcer": {"enabled": True, **enforcer}})
+    rules = [rule for role in named(objects, "ClusterRole").values() for rule in role["rules"]]
+    (costs,) = (role["rules"] for role in documents(DELETION_COSTS) if role["kind"] == "ClusterRole")
+    assert any("pods/eviction" in rule.get("resources", ()) for rule in rules) is may_evict
+    assert (costs[0] in rules) is may_write_costs
+    given = {flag for each in named(objects, "Deployment").values() for flag in container(each)["args"]}
+    assert {flag for flag in given if flag.startswith(("--dry-run", "--deletion-costs"))} == flags
 
 
 def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_reads(chart):
@@ -226,20 +203,6 @@ def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_re
     without = rendered(chart, {"enforcer": {"enabled": True}})
     assert not [each for each in container(named(without, "Deployment")[ENFORCER])["args"] if "rebal" in each]
     assert not [rule for rule in named(without, "ClusterRole")[ENFORCER]["rules"] if rule in more["rules"]]
-
-
-@pytest.mark.parametrize(
-    ("how", "dry_run", "may_write"),
-    [("write", False, True), ("write", True, False), ("log", False, False), ("", False, False)],
-)
-def test_costs_of_deletion_are_written_with_the_right_to_do_so(chart, how, dry_run, may_write):
-    enforcer = {"enabled": True, "dryRun": dry_run, "deletionCosts": how}
-    objects = rendered(chart, {"enforcer": enforcer})
-    arguments = container(named(objects, "Deployment")[ENFORCER])["args"]
-    assert [each for each in arguments if "costs" in each] == ([f"--deletion-costs={how}"] if how else [])
-    (role,) = (each for each in documents(DELETION_COSTS) if each["kind"] == "ClusterRole")
-    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
-    assert (role["rules"][0] in rules) is may_write
 
 
 def test_rules_of_ones_own_and_rebalancing_do_not_go_together(chart):
@@ -298,7 +261,7 @@ def test_alerts_and_dashboard_are_those_of_the_manifests(chart):
     assert {"PrometheusRule"}.isdisjoint(kind for kind, _ in names(rendered(chart)))
 
 
-@pytest.mark.parametrize("component", ["scheduler", "enforcer", "webhook"])
+@pytest.mark.parametrize("component", COMPONENTS)
 def test_its_own_pods_go_where_the_values_say(chart, component):
     affinity: Json = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
@@ -393,39 +356,17 @@ def test_the_configuration_is_merged_over_the_charts(chart):
     assert settings.configuration.leader_election.leader_elect
 
 
-def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
-    """A changed file rolls the Deployment. The enforcer runs no plugins, and reads no configuration that names one."""
-    text = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
-    profile = {
-        "schedulerName": "a",
-        "plugins": {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}},
-        "pluginConfig": [{"name": "TeamPerRack", "args": {"most": 2}}],
-    }
-    scheduler = {"configuration": {"profiles": [profile]}, "plugins": {"team_per_rack.py": text}}
-    objects = rendered(chart, {"scheduler": scheduler, "enforcer": {"enabled": True}})
-    maps = named(objects, "ConfigMap")
-    for name, content in maps["affinity-scheduler-plugins"]["data"].items():
-        (tmp_path / name).write_text(content)
-    deployment = named(objects, "Deployment")["affinity-scheduler"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container(deployment)["volumeMounts"]}
-    assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
-    loaded = load_plugins([str(tmp_path)], installed=False)
-    configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
-    assert parse_settings(configuration, "ConfigMap", plugins=loaded).out_of_tree.keys() == {"TeamPerRack"}
-    parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
-    other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
-    changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]
-    assert changed["spec"]["template"] != deployment["spec"]["template"]
-
-
-def test_a_changed_configuration_rolls_the_deployment(chart):
-    def checksum(values: Json) -> str:
-        template = named(rendered(chart, values), "Deployment")["affinity-scheduler"]["spec"]["template"]
-        found: str = template["metadata"]["annotations"]["checksum/configuration"]
+def test_a_changed_configuration_or_rule_rolls_the_deployment(chart):
+    def template(**scheduler: Any) -> Json:
+        objects = rendered(chart, {"scheduler": scheduler})
+        found: Json = named(objects, "Deployment")["affinity-scheduler"]["spec"]["template"]
         return found
 
-    other = {"scheduler": {"configuration": {"clientConnection": {"qps": 50}}}}
-    assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
+    configuration = {"clientConnection": {"qps": 50}}
+    one_rule, other_rule = {"mine.py": "x = 1"}, {"mine.py": "x = 2"}
+    assert template() != template(configuration=configuration)
+    assert template(plugins=one_rule) != template(plugins=other_rule)
+    assert template(plugins=one_rule, replicas=3) == template(plugins=one_rule)
 
 
 def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):

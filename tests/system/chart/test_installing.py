@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -27,10 +26,12 @@ from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import Cluster, kubeconfig_of, kubeconfig_text
 from tests.support.daemon import Daemon, attended, orderly
-from tests.support.image import in_container
+from tests.support.forking import forked
+from tests.support.image import IMAGE_ROOT, in_container
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import MANIFESTS, OWN_NAMESPACE, ROOT, container, named
 from tests.support.ports import free_port
+from tests.support.webhook_process import STRICT
 from tests.system.processes.conftest import real
 
 helm = pytest.importorskip(
@@ -46,9 +47,8 @@ PEER: Json = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name
 ENFORCER: Json = {"enabled": True}
 TEAM_PER_RACK: Json = {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}}
 RULE = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
-#: Each value is in one of them.
+#: Each value is in one of them; the defaults are what the kustomizations install.
 SETS: dict[str, tuple[str, Json]] = {
-    "defaults": ("kube-system", {}),
     "everything in a namespace of its own": (
         "scheduling",
         {
@@ -107,14 +107,11 @@ class Installed(NamedTuple):
         """Run kubectl while the embedded cluster answers."""
         return await asyncio.to_thread(self.kubectl, *arguments, given=given)
 
-    async def apply_in_turn(self, *releases: list[Json]) -> None:
-        """Apply each release, and delete the objects of the one before that are not in it, as Helm does."""
-        before: list[Json] = []
-        for objects in releases:
-            await self.kubectl_("apply", "-f", "-", given=yaml.safe_dump_all(objects))
-            kept = {_identity(each) for each in objects}
-            await self.delete([each for each in before if _identity(each) not in kept])
-            before = objects
+    async def replace(self, before: list[Json], objects: list[Json]) -> None:
+        """Apply a release, and delete the objects of the one before that are not in it, as Helm does."""
+        await self.kubectl_("apply", "-f", "-", given=yaml.safe_dump_all(objects))
+        kept = {_identity(each) for each in objects}
+        await self.delete([each for each in before if _identity(each) not in kept])
 
     async def delete(self, objects: list[Json]) -> None:
         """Delete the objects, which all have to be there."""
@@ -131,7 +128,7 @@ class Installed(NamedTuple):
         return {*(await self.kubectl_("get", kinds, "-A", "-l", label, "-o", "name")).split()}
 
 
-@pytest_asyncio.fixture(params=["devcluster", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(params=["devcluster", pytest.param("real", marks=pytest.mark.real)])
 async def installed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Installed]:
     """Yield a cluster of one node, with a namespace for the test's pods."""
     address = None
@@ -186,12 +183,15 @@ async def test_a_release_comes_works_goes_back_and_leaves(
     earlier = [_rendered(chart, _known(given, chart), namespace) for chart in earlier_charts]
     if namespace != "kube-system":
         await installed.kubectl_("create", "namespace", namespace)
-    await installed.apply_in_turn(*earlier, new)
+    first, last = earlier
+    await installed.replace([], first)
+    await installed.replace(first, new)
     # An upgrade from 1.0.0 takes its roles for users along; CHANGELOG says to apply them after it.
     await installed.kubectl_("apply", "-k", str(MANIFESTS / "explain"))
     async with _at_work(installed, new, tmp_path):
         pass
-    await installed.apply_in_turn(new, *earlier, new)
+    await installed.replace(new, last)
+    await installed.replace(last, new)
     await installed.kubectl_("apply", "-k", str(MANIFESTS / "explain"))
     placed = await installed.cluster.pod("runs")
     await installed.delete(new)
@@ -286,8 +286,10 @@ async def _running(
     words += [f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--port={port}"]
     if words[0] == "webhook":
         words.append(f"--webhook-port={free_port()}")
-    process = await asyncio.create_subprocess_exec(
-        *in_container(folder, *words), stderr=asyncio.subprocess.PIPE
+    process = (
+        await asyncio.create_subprocess_exec(*in_container(folder, *words), stderr=asyncio.subprocess.PIPE)
+        if IMAGE_ROOT
+        else await forked("scheduler", *words, options=STRICT)
     )
     async with attended(process, port, is_secure=False) as daemon, orderly(daemon):
         yield daemon

@@ -1,65 +1,38 @@
 """The manifests are consistent and fit the program: names, selectors, ports, flags, configuration, versions."""
 
-import argparse
 import tomllib
 from pathlib import PurePosixPath
 
 import msgspec
 import pytest
 
-from scheduler.cli import run
 from scheduler.daemon.loop import app
 from scheduler.daemon.port import listener, status_server
 from scheduler.daemon.settings.loading import load_settings
-from tests.support.build import Json
+from scheduler.tools.enforcer import loop as enforcer
+from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import (
     BASE,
     MANIFESTS,
     OWN_NAMESPACE,
     ROOT,
     container,
-    documents,
     kustomization,
     named,
     one,
     resources,
 )
-from tests.support.rights import Right, granted
 
 OBJECTS = resources(BASE)
 DEPLOYMENT = one(OBJECTS, "Deployment")
 POD = DEPLOYMENT["spec"]["template"]
 CONTAINER = container(DEPLOYMENT)
 
-#: The kinds in the manifests, and the versions that Kubernetes 1.36 and the Prometheus operator serve.
-KINDS = {
-    "ServiceAccount": "v1",
-    "Secret": "v1",
-    "Namespace": "v1",
-    "Service": "v1",
-    "ClusterRole": "rbac.authorization.k8s.io/v1",
-    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
-    "Role": "rbac.authorization.k8s.io/v1",
-    "RoleBinding": "rbac.authorization.k8s.io/v1",
-    "Deployment": "apps/v1",
-    "PodDisruptionBudget": "policy/v1",
-    "FlowSchema": "flowcontrol.apiserver.k8s.io/v1",
-    "PrometheusRule": "monitoring.coreos.com/v1",
-    "ServiceMonitor": "monitoring.coreos.com/v1",
-    "Kustomization": "kustomize.config.k8s.io/v1beta1",
-    "KubeSchedulerConfiguration": "kubescheduler.config.k8s.io/v1",
-}
 #: What installs the scheduler; other folders install other things.
 FOLDERS = (MANIFESTS, BASE, OWN_NAMESPACE, OWN_NAMESPACE / "scheduler", MANIFESTS / "monitoring")
-FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MANIFESTS)))
-def test_every_object_is_of_a_known_kind_and_version(path):
-    found = documents(path)
-    assert found
-    for document in found:
-        assert document["apiVersion"] == KINDS[document["kind"]]
+PROGRAMS = pytest.mark.parametrize(
+    "folder", [BASE, MANIFESTS / "enforcer", MANIFESTS / "webhook"], ids=lambda folder: folder.name
+)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
@@ -83,24 +56,11 @@ def test_only_the_pod_gets_a_token():
     assert POD["spec"]["automountServiceAccountToken"] is True
 
 
-def test_the_program_accepts_the_arguments_and_finds_its_configuration():
-    command, *arguments = CONTAINER["args"]
-    assert command == "run"
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    run.add_arguments(parser)
-    parsed = parser.parse_args(arguments)
-    (mount,) = CONTAINER["volumeMounts"]
-    (volume,) = POD["spec"]["volumes"]
-    (generated,) = kustomization(BASE)["configMapGenerator"]
-    assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
-    assert volume["configMap"]["name"] == generated["name"]
-    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
-    # StatusServer and Prometheus come from outside of the pod.
-    assert parsed.bind_address == "0.0.0.0"
-    assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
-
-
 def test_probes_and_the_service_reach_what_the_program_serves():
+    # StatusServer and Prometheus come from outside of the pod.
+    assert {"--bind-address=0.0.0.0", f"--port={CONTAINER['ports'][0]['containerPort']}"} <= {
+        *CONTAINER["args"]
+    }
     served = status_server.new_application(render=lambda: b"", configz=lambda: "", ready={})
     paths = {resource.canonical for resource in served.router.resources()}
     (port,) = CONTAINER["ports"]
@@ -130,14 +90,6 @@ def test_own_namespace_differs_only_in_the_namespace_of_the_lease():
     assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
 
 
-def test_the_role_grants_the_lease_of_the_configuration():
-    election = load_settings(str(BASE / "configuration.yaml")).configuration.leader_election
-    assert election.leader_elect
-    assert election.resource_namespace == kustomization(MANIFESTS)["namespace"]
-    rights = set(granted([one(OBJECTS, "Role")]))
-    assert Right("coordination.k8s.io", "leases", "update", election.resource_name) in rights
-
-
 def test_flow_schemas_name_the_account_in_its_namespace():
     schemas = named(resources(OWN_NAMESPACE), "FlowSchema")
     subject = {
@@ -155,15 +107,28 @@ def test_the_image_has_the_version_of_the_program():
     assert CONTAINER["image"] == f"{project['name']}:{project['version']}"
 
 
-def test_the_termination_grace_period_is_long_enough():
-    longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + listener.DRAIN_S
-    assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
+@pytest.mark.parametrize(
+    ("folder", "stop_s"),
+    [
+        pytest.param(BASE, app._STOP_BINDS_S + app._STOP_EVENTS_S, id="scheduler"),
+        pytest.param(
+            MANIFESTS / "enforcer", enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S, id="enforcer"
+        ),
+    ],
+)
+def test_the_termination_grace_period_is_long_enough(folder, stop_s):
+    pod = one(resources(folder), "Deployment")["spec"]["template"]["spec"]
+    assert stop_s + listener.DRAIN_S < pod["terminationGracePeriodSeconds"]
 
 
-def test_the_budget_lets_a_drain_evict_one_instance_at_a_time():
-    budget: Json = one(OBJECTS, "PodDisruptionBudget")["spec"]
-    assert "minAvailable" not in budget
-    assert budget["maxUnavailable"] == 1
+@PROGRAMS
+def test_selectors_match_the_pods_and_the_budget_lets_a_drain_evict_one_at_a_time(folder):
+    objects = resources(folder)
+    deployment, budget = one(objects, "Deployment")["spec"], one(objects, "PodDisruptionBudget")["spec"]
+    service = {"matchLabels": one(objects, "Service")["spec"]["selector"]}
+    for selector in (deployment["selector"], budget["selector"], service):
+        assert selector["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
+    assert ("minAvailable" in budget, budget["maxUnavailable"]) == (False, 1)
 
 
 def test_several_instances_use_leader_election_and_different_nodes():
@@ -173,3 +138,34 @@ def test_several_instances_use_leader_election_and_different_nodes():
     (spread,) = POD["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= POD["metadata"]["labels"].items()
     assert spread["topologyKey"] == "kubernetes.io/hostname"
+
+
+# As kustomize renders them
+
+CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "namespace"), [(MANIFESTS, "kube-system"), (OWN_NAMESPACE, "affinity-scheduler")]
+)
+def test_everything_is_in_one_namespace(folder, namespace):
+    objects = Kubectl().rendered(folder)
+    for each in objects:
+        expected = None if each["kind"] in CLUSTER_SCOPED else namespace
+        assert each["metadata"].get("namespace") == expected, each["kind"]
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        (subject,) = one(objects, kind)["subjects"]
+        assert subject["namespace"] == namespace
+
+
+def test_monitoring_is_found_by_the_operator_of_prometheus_and_by_grafana():
+    folder = MANIFESTS / "monitoring"
+    objects = Kubectl().rendered(folder)
+    of_operator = [
+        each["apiVersion"] for each in objects if each["kind"] in ("PrometheusRule", "ServiceMonitor")
+    ]
+    assert of_operator == ["monitoring.coreos.com/v1"] * 2
+    configuration = one(objects, "ConfigMap")
+    assert configuration["metadata"]["name"] == "affinity-scheduler-dashboard"
+    assert configuration["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert configuration["data"] == {"affinity-scheduler.json": (folder / "dashboard.json").read_text()}

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from pathlib import Path
 
-import msgspec
-
 from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
-from scheduler.daemon.kube import access_reviews, requests
-from scheduler.daemon.kube.requests import LeaseSpec, WatchPath
-from scheduler.daemon.port import listener
+from scheduler.daemon.kube import requests
 from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.framework.kinds import Asker
-from scheduler.tools.enforcer import loop as enforcer
+from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect
 from scheduler.tools.enforcer import requests as enforcer_requests
-from scheduler.tools.enforcer.limits import NAME
 from tests.support import build
+from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_process import enforcing, shop
 from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import (
@@ -31,34 +27,12 @@ from tests.support.manifest_files import (
     resources,
 )
 from tests.support.rights import granted, needed
+from tests.support.waiting import until
 
 FOLDER = MANIFESTS / "enforcer"
 OBJECTS = resources(FOLDER)
-DEPLOYMENT = one(OBJECTS, "Deployment")
-POD = DEPLOYMENT["spec"]["template"]
-CONTAINER = container(DEPLOYMENT)
+CONTAINER = container(one(OBJECTS, "Deployment"))
 (NAMESPACE,) = {kustomization(FOLDER)["namespace"]}
-A_POD = decoded(build.pod("p"))
-
-
-def all_requests() -> list[requests.Request]:
-    lease = LeaseSpec(holder_identity="a test")
-    watched: set[WatchPath] = set(map(resource_of, kinds_asked_by(Asker.EVERY_CONFIGURATION)))
-    return [
-        *(requests.list_page(each) for each in watched),
-        *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),
-        *(requests.watch_list(each, timeout_s=1) for each in watched),
-        requests.get_pod("n", "p"),
-        requests.create_event("n", {}),
-        requests.patch_event("n", "e", {}),
-        requests.get_lease(NAMESPACE, NAME),
-        requests.watch_lease(NAMESPACE, NAME, timeout_s=1),
-        requests.create_lease(NAMESPACE, NAME, lease),
-        requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
-        access_reviews.review_token("t"),
-        access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
-        enforcer_requests.evict_pod(A_POD),
-    ]
 
 
 def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
@@ -73,19 +47,8 @@ def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
 
 def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
     (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
-    request = enforcer_requests.annotate_pod(A_POD, {})
+    request = enforcer_requests.annotate_pod(decoded(build.pod("p")), {})
     assert list(granted([role])) == [needed(request)]
-
-
-def test_every_request_builder_of_evicting_is_compared() -> None:
-    public = [
-        name
-        for name, each in vars(enforcer_requests).items()
-        if inspect.isfunction(each)
-        and each.__module__ == enforcer_requests.__name__
-        and not name.startswith("_")
-    ]
-    assert sorted(public) == ["annotate_pod", "evict_pod"]
 
 
 def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
@@ -105,14 +68,19 @@ def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
     assert [each for each in arguments if "kube-system" in each] == ["--protected-namespaces=kube-system"]
 
 
-def test_selectors_match_the_pods_and_the_budget_allows_drains() -> None:
-    budget = one(OBJECTS, "PodDisruptionBudget")["spec"]
-    service = {"matchLabels": one(OBJECTS, "Service")["spec"]["selector"]}
-    for selector in (DEPLOYMENT["spec"]["selector"], budget["selector"], service):
-        assert selector["matchLabels"].items() <= POD["metadata"]["labels"].items()
-    assert budget["maxUnavailable"] == 1
-
-
-def test_the_termination_grace_period_is_long_enough() -> None:
-    longest_s = enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S + listener.DRAIN_S
-    assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
+async def test_it_lists_if_lists_cannot_be_streamed(tmp_path: Path) -> None:
+    """It also writes two broken rules of one pod as a series of one event: both need rarely used rights."""
+    terms = [build.term(build.ZONE, build.selector(each)) for each in ("app=db", "tier=back")]
+    refused = {"action": Effect.RESPOND.value, "verb": "watch", "code": 400}
+    async with shop(tmp_path) as cluster:
+        faults = [{**refused, "kind": kind} for kind in ("pods", "nodes", "namespaces")]
+        assert (await cluster.api.post(FAULTS_PATH, faults)).code == 204
+        await cluster.pod("db", "a1", labels={"app": "db", "tier": "back"})
+        await cluster.pod("p", "a2", rules(far=terms, which=REQUIRED))
+        async with enforcing(cluster.kubeconfig) as daemon:
+            assert await daemon.metric("rest_client_requests_total", code="400") == 3
+            await until(
+                lambda: cluster.events("p", "AffinityRuleBroken"),
+                lambda events: any(event.get("series") for event in events),
+                what="a series",
+            )

@@ -14,10 +14,17 @@ import pytest
 from scheduler.cli.main import main
 from scheduler.sandbox.devcluster import command
 from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.tools.explain.simulation import groups
 from tests.support.manifest_files import MANIFESTS
 
 EXAMPLES = MANIFESTS / "examples"
 PAGE = (EXAMPLES / "README.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try one more group of each kind: how many fit takes a hundred times as long as the examples, and is not asked."""
+    monkeypatch.setattr(groups, "_MOST_PODS", 1)
 
 
 async def simulated(

@@ -9,31 +9,27 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import pytest_asyncio
 import yaml
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.requests import Request
 from scheduler.errors import ApiError, Forbidden
-from tests.support import build
 from tests.support.apiserver import Address
-from tests.support.build import Json
 from tests.support.cluster import Cluster, kubeconfig_of
-from tests.support.daemon import Daemon, refused, running, started
+from tests.support.daemon import refused, started
 from tests.support.kubectl import Kubectl
-from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
+from tests.support.manifest_files import MANIFESTS, OWN_NAMESPACE, one
 from tests.support.rights import all_requests, needed
 from tests.support.waiting import until
 from tests.system.processes.conftest import real
 
-pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.real
 
 ACCOUNT = "affinity-scheduler"
-NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def server(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Yield the real server, empty, with a namespace for this test."""
     async with real(tmp_path_factory.mktemp("server"), real_server) as cluster:
@@ -47,18 +43,20 @@ def kubectl(server: Cluster) -> Kubectl:
     return Kubectl(Path(server.kubeconfig))
 
 
+def applied(kubectl: Kubectl, folder: Path) -> Iterator[Kubectl]:
+    kubectl("apply", "-k", folder)
+    yield kubectl
+    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", folder)
+
+
 @pytest.fixture
 def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
-    kubectl("apply", "-k", MANIFESTS)
-    yield kubectl
-    kubectl("delete", "--wait=false", "-k", MANIFESTS)
+    yield from applied(kubectl, MANIFESTS)
 
 
 @pytest.fixture
 def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
-    kubectl("apply", "-k", OWN_NAMESPACE)
-    yield kubectl
-    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
+    yield from applied(kubectl, OWN_NAMESPACE)
 
 
 @pytest.fixture
@@ -79,47 +77,13 @@ async def test_strict_validation_accepts_the_manifests(in_kube_system):
     assert "warning" not in applied.lower()
 
 
-async def test_the_scheduler_does_its_work_without_a_refused_request(
-    server, in_kube_system, account, tmp_path
-):
-    """Lists, watches, binds, conditions, events and their series, with only the account's token."""
-    kubeconfig = account(in_kube_system, "kube-system")
-    async with running(kubeconfig, *_arguments(tmp_path)) as daemon:
-        for zone in ("a", "b", "c"):
-            await server.add_node(
-                f"n-{zone}", labels={build.ZONE: zone}, allocatable={"cpu": "4", "pods": "110"}
-            )
-        apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-        for number in range(3):
-            await server.add_pod(f"web-{number}", cpu="1", labels={"app": "web"}, affinity=apart)
-        pods = await server.all_bound(3)
-        assert {pod["spec"]["nodeName"] for pod in pods} == {"n-a", "n-b", "n-c"}
-        for pod in pods:
-            await until(_events(server, pod["metadata"]["name"], "Scheduled"), what="its event")
-
-        await server.add_pod("big", cpu="7")
-        await server.condition("big", NO_ROOM)
-        # Each deleted pod makes some room, but never enough: the repeated failure becomes a series.
-        for number in range(3):
-            await server.delete_pod(f"web-{number}")
-            await _tried(daemon, number + 2)
-        await until(
-            _events(server, "big", "FailedScheduling"),
-            lambda events: any(event.get("series") for event in events),
-            what="a series",
-        )
-        assert await daemon.metric("rest_client_requests_total", code="201") >= 6
-        assert await daemon.metric("rest_client_requests_total", code="403") == 0
-        assert await daemon.metric("rest_client_requests_total", code="401") == 0
-        assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
-        assert not daemon.logged("forbidden"), daemon.log()
-
-
 async def test_none_of_its_requests_is_refused(in_kube_system, account):
     """Including rare ones: a pod read after a lost response, an Event's patch, the Lease."""
     async with _client(account(in_kube_system, "kube-system")) as client:
-        answers = await asyncio.gather(*(_is_refused(client, request) for request in all_requests()))
-    assert [needed(request) for request, no in zip(all_requests(), answers, strict=True) if no] == []
+        requests = all_requests()
+        answers = await asyncio.gather(*(_is_refused(client, request) for request in requests))
+    assert len(answers) > 50
+    assert [needed(request) for request, no in zip(requests, answers, strict=True) if no] == []
 
 
 @pytest.mark.parametrize(
@@ -183,26 +147,6 @@ async def test_in_its_own_namespace_they_have_the_same_priority_level(in_own_nam
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{ACCOUNT}/leases/{ACCOUNT}"
     level = _priority_level(kubectl, kubeconfig, real_server, leases)
     await until(level, lambda name: name == "leader-election", what="the level of the Lease's FlowSchema")
-
-
-def _arguments(folder: Path) -> list[str]:
-    """Return the Deployment's arguments, with another address and path of the configuration."""
-    configuration = folder / "configuration.yaml"
-    configuration.write_text((BASE / "configuration.yaml").read_text())
-    given = container(one(resources(BASE), "Deployment"))["args"][1:]
-    ours = ("--config=", "--bind-address=", "--port=")
-    return [f"--config={configuration}", *(each for each in given if not each.startswith(ours))]
-
-
-def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[list[Json]]]:
-    return lambda: server.events(pod, reason)
-
-
-async def _tried(daemon: Daemon, n_times: int) -> None:
-    name = "scheduler_schedule_attempts_total"
-    await until(
-        lambda: daemon.metric(name, result="unschedulable"), lambda n: n >= n_times, what="another try"
-    )
 
 
 @asynccontextmanager

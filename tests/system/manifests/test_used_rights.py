@@ -13,14 +13,8 @@ from tests.support.rights import Right, granted
 
 pytestmark = pytest.mark.last
 
-#: Rights that are granted although no test uses them: these kinds are listed by watches here.
-UNUSED: dict[str, set[Right]] = {
-    "scheduler": {
-        Right("resource.k8s.io", "devicetaintrules", "list", ""),
-        Right("kueue.x-k8s.io", "topologies", "list", ""),
-        Right("kueue.x-k8s.io", "resourceflavors", "list", ""),
-    },
-}
+#: Rights that are granted although no test uses them: this kind is listed by watches here.
+UNUSED = {"scheduler": {Right("resource.k8s.io", "devicetaintrules", "list", "")}}
 
 #: Verbs and resources that a test tries without the right: manifests/enforcer/deletion-costs.yaml grants this one.
 TRIED_WITHOUT = {"enforcer": {("patch", "pods")}}

@@ -61,7 +61,7 @@ ROWS = (
     Row(
         "NoLeader",
         faults.another_program_holds_the_lease,
-        {"get lease": "holderIdentity: another-program"},
+        {"get lease": "holderIdentity: another-program", "auth can-i": "^yes"},
         faults.the_lease_is_released,
         begin=None,
     ),

@@ -129,8 +129,7 @@ class _Scene:
             ("resourceslices", device_documents.device_slice("lone", 128, **ready)),
         ]
         for plural, document in made:
-            del document["metadata"]["uid"]
-            (await cluster.api.post(f"{_RESOURCE}/{plural}", document)).ok  # noqa: B018
+            await cluster.create(f"{_RESOURCE}/{plural}", document)
         await self._trouble()
 
     async def _trouble(self) -> None:
@@ -255,9 +254,7 @@ class _Scene:
             container = {"name": "c", "image": "i", "resources": resources}
             names = [f"gpu-{number}", f"slow-{number}"]
             await self._cluster.add_pod(names[0], containers=[container])
-            claim = device_documents.resource_claim(f"c-{number}")
-            del claim["metadata"]["uid"], claim["metadata"]["namespace"]
-            (await self._cluster.api.post(claims, claim)).ok  # noqa: B018
+            await self._cluster.create(claims, device_documents.resource_claim(f"c-{number}"))
             uses = device_documents.using_claims(f"c-{number}")
             await self._cluster.add_pod(names[1], **_only("lone"), spec=uses)
             await self._make_ready(f"{claims}/c-{number}")

@@ -1,4 +1,4 @@
-"""Each alert fires in its case, alone, and not in similar ones; evaluated by Prometheus' promtool."""
+"""Each alert fires in its case, alone, and not in similar ones, by Prometheus' promtool, which accepts our files."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.system.monitoring.plain_rules import FILE
+from tests.system.monitoring.plain_rules import FILE, plain_rules
 from tests.system.monitoring.queries import ALERTS
 
 #: Minutes of every case; the alerts are evaluated in the last one.
@@ -182,6 +182,23 @@ def promtool() -> str:
     if found is None:
         pytest.skip("promtool is not installed (Debian's package prometheus has it)")
     return found
+
+
+def test_the_rules_file_has_the_alerts_of_the_operator_s_object() -> None:
+    assert FILE.read_text() == plain_rules(), "run python -m tests.system.monitoring.plain_rules"
+
+
+def test_the_configuration_scrapes_the_job_that_the_alerts_select() -> None:
+    configuration = yaml.safe_load((FILE.parent / "prometheus.yml").read_text())
+    assert configuration["rule_files"] == [FILE.name]
+    assert [job["job_name"] for job in configuration["scrape_configs"]] == ["affinity-scheduler"]
+
+
+def test_promtool_accepts_both(promtool: str) -> None:
+    command = [promtool, "check", "config", "prometheus.yml"]
+    done = subprocess.run(command, cwd=FILE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"SUCCESS: {len(ALERTS)} rules found" in done.stdout
 
 
 def test_every_alert_is_tested_both_ways():

@@ -6,12 +6,10 @@ from itertools import combinations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.daemon.metrics import metrics, process
+from scheduler.daemon.metrics import metrics
 from scheduler.daemon.metrics.series import Family
-from scheduler.tools.enforcer import metrics as enforcement
-from scheduler.tools.shadow import metrics as shadowing
-from scheduler.tools.webhook import metrics as webhook_metrics
 from tests.support.manifest_files import BASE, MANIFESTS, documents, kustomization, one, resources
+from tests.support.surface import families
 from tests.system.monitoring.queries import (
     ALERTS,
     DASHBOARD,
@@ -29,13 +27,6 @@ TARGET = {"job", "instance"}
 QUERIES = [*of_dashboard(), *of_alerts()]
 
 
-def declared() -> list[Family]:
-    """Return every family of the scheduler, the enforcer, the webhook and `shadow`."""
-    modules = (metrics, process, enforcement, webhook_metrics, shadowing)
-    found = (each for module in modules for each in vars(module).values())
-    return list({family.name: family for family in found if isinstance(family, Family)}.values())
-
-
 def series_of(family: Family) -> list[str]:
     if family.type != "histogram":
         return [family.name]
@@ -45,7 +36,7 @@ def series_of(family: Family) -> list[str]:
 def exported() -> dict[str, set[str]]:
     """Return the labels of every series by name: ours as declared, the process's as written."""
     labels = {"up": set(TARGET)}
-    for family in declared():
+    for family in families().values():
         for name in series_of(family):
             labels[name] = {*family.labels, *TARGET, *(["le"] if name.endswith("_bucket") else [])}
     for written in text_string_to_metric_families(metrics.Metrics().render().decode()):
@@ -65,20 +56,6 @@ def test_a_query_names_series_and_labels_that_are_exported(query: Query):
         assert metric in EXPORTED
         assert labels <= EXPORTED[metric], metric
     assert any(groupings(query.expression) <= EXPORTED[metric] for metric, _ in found)
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        pytest.param("a_total", {("a_total", ())}, id="bare"),
-        pytest.param('sum by (x) (rate(a{y="}",z!~"b"}[5m]))', {("a", ("y", "z"))}, id="braces in a text"),
-        pytest.param("a offset 30m - (b or 0 * c)", {("a", ()), ("b", ()), ("c", ())}, id="arithmetic"),
-        pytest.param("a > 1 and on (k) b < 0.5", {("a", ()), ("b", ())}, id="matching"),
-    ],
-)
-def test_the_selections_of_an_expression_are_found(expression, expected):
-    """The test above would not see others."""
-    assert {(name, tuple(sorted(labels))) for name, labels in selections(expression)} == expected
 
 
 @pytest.mark.parametrize("query", of_alerts(), ids=lambda query: query.where)
@@ -118,12 +95,8 @@ def test_every_family_is_drawn_or_named_among_those_that_are_not():
     readme = (MANIFESTS / "README.md").read_text()
     (listed,) = re.findall(r"The dashboard does not draw (.*?)\.\n", readme, re.DOTALL)
     named = set(re.findall(r"`(\w+_\w+)`", listed))
-    undrawn = {family.name for family in declared() if drawn.isdisjoint(series_of(family))}
+    undrawn = {family.name for family in families().values() if drawn.isdisjoint(series_of(family))}
     assert undrawn == named
-
-
-def test_alert_names_are_unique():
-    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
 
 def test_the_dashboard_is_found_and_fits_any_grafana():

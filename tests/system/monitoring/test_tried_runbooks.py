@@ -11,7 +11,6 @@ from operator import not_
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.support.waiting import TIMEOUT_S, until
 from tests.system.monitoring.incident import incident, quick
@@ -21,7 +20,6 @@ from tests.system.monitoring.runbooks import rule_of
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH"),
-    pytest.mark.asyncio(loop_scope="module"),
 ]
 
 #: Rows that are tried at once: most of the time they wait.
@@ -29,7 +27,7 @@ _AT_ONCE = 5
 _PERIOD_S = 0.25
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def trials(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[dict[str, asyncio.Task[None]]]:

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import build
 from tests.support.browser import browsing, why_none
+from tests.support.build import Json
+from tests.support.cluster import NAME
 from tests.support.kubernetes_client import requested
 from tests.support.manifest_files import MANIFESTS, collection_of, documents
 from tests.support.ports import free_port
@@ -24,9 +27,18 @@ from tests.support.ports import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+PODS = "/api/v1/namespaces/default/pods"
 _ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)")
 _EXAMPLES = MANIFESTS / "examples"
 _PATIENCE_S = 60.0
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "the condition did not come true"
+        time.sleep(0.05)
 
 
 @dataclass
@@ -41,6 +53,16 @@ class Served:
         """Return the API server's answer to a method, a path, a body and its type."""
         return requested(self.api, *request)
 
+    def add_pod(self, name: str, *, spec: Json | None = None, **settings: Any) -> None:
+        """Create a pod for the scheduler."""
+        pod = build.pod(name, spec={"schedulerName": NAME, **(spec or {})}, **settings)
+        del pod["metadata"]["uid"]
+        self.request("POST", PODS, pod)
+
+    def merge(self, path: str, change: Json) -> None:
+        """Merge a change into the object at the path."""
+        self.request("PATCH", path, change, "application/merge-patch+json")
+
     def apply(self, example: str) -> None:
         """Create the objects of an example."""
         for document in documents(_EXAMPLES / example):
@@ -51,13 +73,6 @@ class Served:
         with urllib.request.urlopen(f"{self.scheduler}/api/v1/{path}", timeout=30) as answer:
             return json.load(answer)
 
-    def until(self, holds: Callable[[], object]) -> None:
-        """Wait for a condition."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline_s, "the condition did not come true"
-            time.sleep(0.05)
-
 
 @dataclass
 class Standby:
@@ -65,7 +80,7 @@ class Standby:
 
     kubeconfig: Path
     port: int
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
@@ -73,37 +88,35 @@ class Standby:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it; it serves its page a second later."""
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "scheduler", "run"),
-                *("--kubeconfig", self.kubeconfig, "--port", str(self.port)),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        """Start it, unless it runs; it serves its page a second later."""
+        if self.process is not None:
+            return
+        self.process = _program("run", "--kubeconfig", self.kubeconfig, "--port", str(self.port))
 
     def stop(self) -> None:
         """End it."""
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(timeout=60) == 0
+            _end(self.process)
         self.process = None
+
+
+def _program(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "scheduler", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=_PATIENCE_S) == 0
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Yield a cluster with a rollout that is stuck on its anti-affinity."""
     folder = tmp_path_factory.mktemp("cluster")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "scheduler", "devcluster", "--ui", "--gpus", "2"),
-            *("--kubeconfig", folder / "kubeconfig"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process = _program("devcluster", "--ui", "--gpus", "2", "--kubeconfig", folder / "kubeconfig")
     assert process.stdout is not None
     try:
         found: list[str] = []
@@ -113,13 +126,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 break
         assert len(found) == 2, "the addresses of the API server and of the page"
         cluster = Served(found[0], found[1], folder / "kubeconfig")
-        cluster.until(lambda: _answers(f"{cluster.scheduler}/readyz"))
+        until(lambda: _answers(f"{cluster.scheduler}/readyz"))
         _stuck_rollout(cluster)
         yield cluster
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.stdout.close()
-        assert process.wait(timeout=60) == 0
+        _end(process)
 
 
 def _answers(url: str) -> bool:
@@ -133,7 +144,7 @@ def _answers(url: str) -> bool:
 def _stuck_rollout(cluster: Served) -> None:
     cluster.apply("01-blue-green-stuck.yaml")
     pods = "/api/v1/namespaces/shop-stuck/pods"
-    cluster.until(lambda: [p for p in cluster.request("GET", pods)["items"] if p["spec"].get("nodeName")][2:])
+    until(lambda: [p for p in cluster.request("GET", pods)["items"] if p["spec"].get("nodeName")][2:])
     image = {"containers": [{"name": "shop", "image": "registry.k8s.io/pause:3.10"}]}
     cluster.request(
         "PATCH",
@@ -141,7 +152,7 @@ def _stuck_rollout(cluster: Served) -> None:
         {"spec": {"template": {"spec": image}}},
         "application/strategic-merge-patch+json",
     )
-    cluster.until(lambda: any(group["pods"] == 3 for group in cluster.shown("pending")["groups"]))
+    until(lambda: any(group["pods"] == 3 for group in cluster.shown("pending")["groups"]))
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +165,16 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
-def standby(served: Served) -> Iterator[Standby]:
-    """Yield a second scheduler of the cluster, on a port of its own."""
+@pytest.fixture(scope="module")
+def _second(served: Served) -> Iterator[Standby]:
     instance = Standby(served.kubeconfig, free_port())
-    instance.start()
-    try:
-        served.until(lambda: _answers(f"{instance.url}/readyz"))
-        yield instance
-    finally:
-        instance.stop()
+    yield instance
+    instance.stop()
+
+
+@pytest.fixture
+def standby(_second: Standby) -> Standby:
+    """Return a second scheduler of the cluster, on a port of its own, which runs."""
+    _second.start()
+    until(lambda: _answers(f"{_second.url}/readyz"))
+    return _second

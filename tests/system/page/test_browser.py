@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.request import urlopen
 
 import pytest
@@ -14,7 +14,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import build
 from tests.support.browser import problems_of
-from tests.system.page.conftest import Served, Standby
+from tests.system.page.conftest import Served, Standby, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -61,15 +61,19 @@ def open_view(page: Page, title: str) -> None:
     page.get_by_role("navigation").get_by_role("link", name=title).click()
 
 
+def assert_fits(page: Page) -> None:
+    """Wait until nothing is wider than the window, on every size of it; charts are drawn anew a moment later."""
+    for width, height in SIZES.values():
+        page.set_viewport_size({"width": width, "height": height})
+        until(lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [pytest.param(size, id=name) for name, size in SIZES.items()])
 def test_every_view_opens_and_fits(
-    browser: Browser, served: Served, size: tuple[int, int], scheme: str
+    browser: Browser, served: Served, scheme: Literal["light", "dark"]
 ) -> None:
     """Nothing is wider than the window, and each view has something to say."""
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light"
-    )
+    context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     problems = problems_of(page)
     page.goto(f"{served.scheduler}/ui/")
@@ -77,7 +81,7 @@ def test_every_view_opens_and_fits(
         open_view(page, title)
         page.get_by_text(text).first.wait_for()
         assert page.title() == f"{title} · affinity-scheduler"
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
+        assert_fits(page)
     context.close()
     assert problems == []
 
@@ -104,20 +108,16 @@ def test_a_group_is_explained_by_its_next_member_in_the_order_of_the_command(
 ) -> None:
     """Two pods want nodes of their own with a label that one node has."""
     node = served.request("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
-    merge = "application/merge-patch+json"
-    served.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {"gang": "yes"}}}, merge)
+    served.merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"gang": "yes"}}})
     alone = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=gang"))])
     of_group = {
         "affinity-scheduler.io/pod-group": "gang",
         "affinity-scheduler.io/pod-group-min-count": "2",
         "app": "gang",
     }
-    spec = {"schedulerName": "affinity-scheduler", "nodeSelector": {"gang": "yes"}}
     for name in ("g-0", "g-1"):
-        pod = build.pod(name, labels=of_group, affinity=alone, spec=spec)
-        del pod["metadata"]["uid"]
-        served.request("POST", "/api/v1/namespaces/default/pods", pod)
-    served.until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
+        served.add_pod(name, labels=of_group, affinity=alone, node_selector={"gang": "yes"})
+    until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
     open_view(page, "Groups")
     page.locator(".why", has_text="needs 2 places").wait_for()
     row = page.locator("tr", has_text="of gang")
@@ -141,14 +141,13 @@ def test_the_machine_room_shows_who_sits_where_and_the_hole_of_a_waiting_group(
     for node in served.request("GET", "/api/v1/nodes")["items"]:
         meta = node["metadata"]
         labels = {block: "block-2" if meta["labels"][rack] == "zone-c" else "block-1"}
-        path = f"/api/v1/nodes/{meta['name']}"
-        served.request("PATCH", path, {"metadata": {"labels": labels}}, "application/merge-patch+json")
+        served.merge(f"/api/v1/nodes/{meta['name']}", {"metadata": {"labels": labels}})
     names = [
         *_room_members(served, "seated", 2, rack),
         *_room_members(served, "wide", 9, block, rack, cpu="3"),
     ]
-    served.until(lambda: [hole["lacking"] for hole in served.shown("room")["waiting"]] == [5])
-    served.until(lambda: [group["placed"] for group in served.shown("room")["groups"]] == [2])
+    until(lambda: [hole["lacking"] for hole in served.shown("room")["waiting"]] == [5])
+    until(lambda: [group["placed"] for group in served.shown("room")["groups"]] == [2])
     open_view(page, "Groups")
     room = page.locator(".room")
     room.get_by_text(f"needs 9 places in one {block}: block-1 has room for 4, 5 too few").wait_for()
@@ -171,9 +170,7 @@ def test_the_machine_room_shows_who_sits_where_and_the_hole_of_a_waiting_group(
     room.locator(".dimmed .host .seat.lit").first.wait_for()
     room.get_by_role("link", name="default/wide").click()
     room.locator("a[aria-current]", has_text="default/wide").wait_for()
-    for width, height in SIZES.values():
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert_fits(page)
     for name in names:
         served.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
 
@@ -189,15 +186,7 @@ def _room_members(
         asked[f"{prefix}-preferred-topology"] = preferred
     names = [f"{group}-{index}" for index in range(n)]
     for name in names:
-        pod = build.pod(
-            name,
-            labels=labels,
-            annotations=asked,
-            containers=[build.container(requests={"cpu": cpu})],
-            spec={"schedulerName": "affinity-scheduler"},
-        )
-        del pod["metadata"]["uid"]
-        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+        served.add_pod(name, labels=labels, annotations=asked, cpu=cpu)
     return names
 
 
@@ -231,7 +220,7 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page, served: Serv
         nodes[:] = [pod["spec"].get("nodeName") for pod in pods]
         return len(nodes) - nodes.count(None) == 3
 
-    served.until(each_zone_is_full)
+    until(each_zone_is_full)
     open_view(page, "Domains")
     page.get_by_role("link", name="app=shop").first.click()
     page.get_by_text("3 full").wait_for()
@@ -252,13 +241,12 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page, served: Serv
 def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page, served: Served) -> None:
     """Six pods with a GPU each; of the devices left over one is tainted."""
     served.apply("16-inference.yaml")
-    served.until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
+    until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
     slices = "/apis/resource.k8s.io/v1/resourceslices"
     chosen = served.request("GET", slices)["items"][0]
     devices = chosen["spec"]["devices"]
     devices[1]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
-    path = f"{slices}/{chosen['metadata']['name']}"
-    served.request("PATCH", path, {"spec": {"devices": devices}}, "application/merge-patch+json")
+    served.merge(f"{slices}/{chosen['metadata']['name']}", {"spec": {"devices": devices}})
     open_view(page, "Devices")
     page.get_by_text("6 of 12 devices of gpu.nvidia.com free").wait_for()
     name = chosen["spec"]["pool"]["name"]
@@ -275,7 +263,7 @@ def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page
     page.get_by_role("link", name="models/inference-").first.wait_for()
     page.get_by_text("by claim models/inference-").first.wait_for()
     served.request("DELETE", "/apis/apps/v1/namespaces/models/deployments/inference")
-    served.until(lambda: not served.request("GET", "/api/v1/namespaces/models/pods")["items"])
+    until(lambda: not served.request("GET", "/api/v1/namespaces/models/pods")["items"])
 
 
 def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:
@@ -311,11 +299,7 @@ def test_a_bad_manifest_is_answered_in_one_line(page: Page) -> None:
 def test_affinity_by_a_key_that_no_node_has_has_no_domains(page: Page, served: Served) -> None:
     """Its pods wait, so that it may not be shown as if there were room."""
     term = build.term("example.com/absent", build.selector("app=far"))
-    pod = build.pod(
-        "far", affinity=build.affinity(required=[term]), spec={"schedulerName": "affinity-scheduler"}
-    )
-    del pod["metadata"]["uid"]
-    served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.add_pod("far", affinity=build.affinity(required=[term]))
     open_view(page, "Domains")
     page.locator("tr", has_text="app=far").get_by_text("none", exact=True).wait_for()
 
@@ -324,9 +308,7 @@ def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
     """The feed shows a new pod without being asked, with its scores by plugin."""
     open_view(page, "Decisions")
     page.get_by_text("Live.").wait_for()
-    pod = build.pod("live-one", spec={"schedulerName": "affinity-scheduler"})
-    del pod["metadata"]["uid"]
-    served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.add_pod("live-one")
     row = page.locator("tr", has_text="live-one")
     row.wait_for()
     row.get_by_role("button", name="Why?").click()
@@ -340,18 +322,13 @@ def test_a_decision_that_evicts_for_a_group_says_so_without_a_node(page: Page, s
     page.get_by_text("Live.").wait_for()
     node = build.node("apart", labels={"apart": ""}, allocatable={"cpu": "1"}, taints=["apart:NoSchedule"])
     served.request("POST", "/api/v1/nodes", node)
-    labels, containers = {GROUP: "ranks", MIN_COUNT: "1"}, [build.container(requests={"cpu": "1"})]
     of_rank = {
         "priorityClassName": "system-cluster-critical",
         "nodeSelector": {"apart": ""},
         "tolerations": [{"operator": "Exists"}],
     }
-    low = build.pod("low", node="apart", containers=containers)
-    rank = build.pod("rank", labels=labels, containers=containers, spec=of_rank)
-    for pod in (low, rank):
-        del pod["metadata"]["uid"]
-        pod["spec"]["schedulerName"] = "affinity-scheduler"
-        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.add_pod("low", node="apart", cpu="1")
+    served.add_pod("rank", labels={GROUP: "ranks", MIN_COUNT: "1"}, cpu="1", spec=of_rank)
     row = page.locator("tr", has_text="rank").filter(has_text="evicts")
     row.get_by_text("evicts 1 pod for its group").wait_for()
     row.get_by_role("button", name="Why?").click()
@@ -378,6 +355,28 @@ def test_default_constraints_are_soft_rules(page: Page) -> None:
     page.locator("tr", has_text="spread, maxSkew 5, soft per topology.kubernetes.io/zone").first.wait_for()
 
 
+def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
+    """It is not live, and asks again; a viewer who closes the page makes room."""
+    with ExitStack() as streams:
+        opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
+        assert {one.status for one in opened} == {200}
+        context = browser.new_context()
+        page = context.new_page()
+        page.clock.install()
+        page.goto(f"{standby.url}/ui/")
+        page.get_by_text("not live").wait_for()
+        page.get_by_text("Pods per second").wait_for()
+        open_view(page, "Decisions")
+        page.get_by_text("No decision yet").wait_for()
+
+    def is_live() -> bool:
+        page.clock.fast_forward(10_000)  # when it may ask again
+        return page.get_by_text("not live").count() == 0
+
+    until(is_live)
+    context.close()
+
+
 def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser, standby: Standby) -> None:
     """A connected page tells that the connection broke, and goes on by itself."""
     context = browser.new_context()
@@ -392,12 +391,9 @@ def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser
     context.close()
 
 
-@pytest.mark.parametrize("size", [pytest.param(size, id=name) for name, size in SIZES.items()])
-def test_a_scheduler_that_is_down_is_one_state_said_once(
-    browser: Browser, standby: Standby, size: tuple[int, int]
-) -> None:
+def test_a_scheduler_that_is_down_is_one_state_said_once(browser: Browser, standby: Standby) -> None:
     """Not live, no standby any more, and no view repeats it; what it showed stays, and from when it is."""
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    context = browser.new_context()
     page = context.new_page()
     page.goto(f"{standby.url}/ui/")
     page.get_by_text("This instance is a standby").wait_for()
@@ -420,36 +416,16 @@ def test_a_scheduler_that_is_down_is_one_state_said_once(
         assert "not connected" in text
         for wrong in ("Live.", "standby", "Failed to fetch", "network error"):
             assert wrong not in text, (title, wrong)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
-    context.close()
-
-
-def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
-    """It is not live, and asks again; a viewer who closes the page makes room."""
-    with ExitStack() as streams:
-        opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
-        assert {one.status for one in opened} == {200}
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(f"{standby.url}/ui/")
-        page.get_by_text("not live").wait_for()
-        page.get_by_text("Pods per second").wait_for()
-        open_view(page, "Decisions")
-        page.get_by_text("No decision yet").wait_for()
-    page.get_by_text("not live").wait_for(state="detached", timeout=_PATIENCE_MS)
+        assert_fits(page)
     context.close()
 
 
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:
     """The scheduler's message quotes an annotation that contains markup."""
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{HOSTILE: 1}]}}
-    pod = build.pod(
-        "hostile", spec={"schedulerName": "affinity-scheduler"}, labels={"constructor": "prototype"}
-    )
-    del pod["metadata"]["uid"]
-    pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
-    served.request("POST", "/api/v1/namespaces/default/pods", pod)
-    served.until(lambda: "onerror" in json.dumps(served.shown("pending")))
+    annotations = {"affinity-scheduler.io/affinity": json.dumps(affinity)}
+    served.add_pod("hostile", labels={"constructor": "prototype"}, annotations=annotations)
+    until(lambda: "onerror" in json.dumps(served.shown("pending")))
     open_view(page, "Pending")
     page.get_by_text("onerror").first.wait_for()
     page.get_by_role("link", name="default/hostile").click()

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
-from tests.support.cluster import NAME, Cluster, kubeconfig_text
+from tests.support.cluster import NAME, Cluster, kubeconfig_of
 from tests.support.daemon import Daemon, plugin_config, profiles, running
 from tests.support.waiting import until
 
@@ -52,9 +51,7 @@ async def embedded(folder: Path, **settings: Any) -> AsyncIterator[Cluster]:
 async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
     """Yield the one real server, emptied of earlier tests."""
     context = ssl.create_default_context(cafile=str(address.ca_file))
-    kubeconfig = folder / "real.kubeconfig"
-    kubeconfig.touch(mode=0o600)
-    kubeconfig.write_text(kubeconfig_text(address.url, token=address.token, ca_file=str(address.ca_file)))
+    kubeconfig = kubeconfig_of(address, folder / "real.kubeconfig")
     async with Api(address.url, {"Authorization": f"Bearer {address.token}"}, ssl=context) as api:
         for pod in (await api.get("/api/v1/pods")).ok["items"]:
             meta = pod["metadata"]
@@ -66,9 +63,7 @@ async def real(folder: Path, address: Address) -> AsyncIterator[Cluster]:
         yield Cluster(api, str(kubeconfig), None)
 
 
-@pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)]
-)
+@pytest.fixture(scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)])
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
@@ -83,7 +78,7 @@ async def server(
         yield cluster
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Daemon]:
     """Yield one daemon with three profiles for all tests of the module."""
     config = tmp_path_factory.mktemp("config") / "scheduler.yaml"
@@ -92,7 +87,7 @@ async def daemon(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> A
         yield daemon
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def cluster(server: Cluster, daemon: Daemon) -> AsyncIterator[Cluster]:
     """
     Yield the module's cluster in a new namespace; check afterwards that it is sound and the daemon has dropped its

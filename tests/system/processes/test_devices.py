@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
-from tests.support import device_documents
+from tests.support import build, device_documents
 from tests.support.build import Json
-from tests.support.cluster import NAME, Cluster
+from tests.support.cluster import Cluster
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded, real
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _RESOURCE = "/apis/resource.k8s.io/v1"
 
 
-@pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)]
-)
+@pytest.fixture(scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)])
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
@@ -36,8 +31,7 @@ async def server(
             ("resourceslices", device_documents.device_slice("b", 2)),
         ]
         for plural, document in made:
-            del document["metadata"]["uid"]
-            (await cluster.api.post(f"{_RESOURCE}/{plural}", document)).ok  # noqa: B018
+            await cluster.create(f"{_RESOURCE}/{plural}", document)
         yield cluster
         for plural, document in made:
             await cluster.api.delete(f"{_RESOURCE}/{plural}/{document['metadata']['name']}")
@@ -47,38 +41,29 @@ def _claims(cluster: Cluster) -> str:
     return f"{_RESOURCE}/namespaces/{cluster.api.namespace}/resourceclaims"
 
 
-async def _add_pod(
-    cluster: Cluster, name: str, *claims: str, requests: dict[str, str] | None = None, **of_spec: object
-) -> None:
-    resources: Json = {"requests": requests, "limits": requests} if requests else {}
-    container = {"name": "c", "image": "c:1", "resources": resources}
-    spec = {
-        "schedulerName": NAME,
-        "containers": [container],
-        **device_documents.using_claims(*claims),
-        **of_spec,
-    }
-    pods = f"/api/v1/namespaces/{cluster.api.namespace}/pods"
-    (await cluster.api.post(pods, {"metadata": {"name": name}, "spec": spec})).ok  # noqa: B018
+async def _add_claim(cluster: Cluster, name: str) -> None:
+    await cluster.create(_claims(cluster), device_documents.resource_claim(name))
 
 
-async def _bound(cluster: Cluster, *names: str) -> dict[str, Json]:
-    async def bound() -> dict[str, Json]:
-        return {pod["metadata"]["name"]: pod for pod in await cluster.pods() if pod["spec"].get("nodeName")}
+async def _add_pod(cluster: Cluster, name: str, *claims: str, requests: dict[str, str] | None = None) -> None:
+    container = build.container(requests=requests)
+    if requests:
+        container["resources"]["limits"] = requests
+    await cluster.add_pod(name, containers=[container], spec=device_documents.using_claims(*claims))
 
-    return await until(bound, lambda pods: set(names) <= set(pods), what=f"bound pods {names}")
+
+async def _bound(cluster: Cluster, n_pods: int) -> dict[str, Json]:
+    return {pod["metadata"]["name"]: pod for pod in await cluster.all_bound(n_pods)}
 
 
 async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster) -> None:
     for node in "ab":
         await cluster.add_node(node)
     for name in ("c1", "c2", "shared"):
-        document = device_documents.resource_claim(name)
-        del document["metadata"]["uid"], document["metadata"]["namespace"]
-        (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+        await _add_claim(cluster, name)
     for name, claim in (("p1", "c1"), ("p2", "c2"), ("p3", "shared"), ("p4", "shared")):
         await _add_pod(cluster, name, claim)
-    pods = await _bound(cluster, "p1", "p2", "p3", "p4")
+    pods = await _bound(cluster, 4)
     claims = {
         claim["metadata"]["name"]: claim["status"]
         for claim in (await cluster.api.get(_claims(cluster))).ok["items"]
@@ -100,7 +85,7 @@ async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster
 async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) -> None:
     await cluster.add_node("a")
     await _add_pod(cluster, "gpus", requests={"example.com/gpu": "2"})
-    pods = await _bound(cluster, "gpus")
+    pods = await _bound(cluster, 1)
     status = pods["gpus"]["status"]["extendedResourceClaimStatus"]
     assert status["requestMappings"] == [
         {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
@@ -110,8 +95,7 @@ async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) ->
     assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["gpus"]
     # The check afterwards knows no devices.
-    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
-    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await cluster.delete_pod("gpus")
     await _free(cluster, status["resourceClaimName"])
 
 
@@ -123,16 +107,14 @@ async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster)
     """
     faults = None if cluster.devcluster is None else cluster.devcluster.faults
     await cluster.add_node("a")
-    document = device_documents.resource_claim("own")
-    del document["metadata"]["uid"], document["metadata"]["namespace"]
-    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+    await _add_claim(cluster, "own")
     if faults is not None:
         faults.add(
             Fault(action=Effect.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
             Fault(action=Effect.RESPOND, path="/pods/[^/]+/binding", code=403),
         )
     await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
-    pods = await _bound(cluster, "both")
+    pods = await _bound(cluster, 1)
     assert faults is None or faults.pending() == []
     made = pods["both"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
 
@@ -142,8 +124,7 @@ async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster)
         )
 
     await until(names, sorted([made, "own"]).__eq__, what="one claim for the extended resource")
-    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/both"
-    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await cluster.delete_pod("both")
     await _free(cluster, made)
     await _free(cluster, "own")
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support.cluster import NAME, Cluster
@@ -14,17 +13,15 @@ from tests.support.messages import refusals
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     async with embedded(tmp_path_factory.mktemp("server"), nodes=1) as cluster:
         await cluster.api.enter_namespace()
         yield cluster
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def busy(server: Cluster) -> AsyncIterator[Daemon]:
     """Yield a daemon that has bound a pod, failed another, and logs JSON."""
     async with running(Path(server.kubeconfig), "--log-format", "json", "-v", "10") as daemon:

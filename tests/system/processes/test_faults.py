@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 
 from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.settings.loading import default_settings
@@ -16,24 +15,29 @@ from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, Kind
 from scheduler.sandbox.devcluster.storage.history import ObjectChange
 from tests.support.cluster import Cluster
+from tests.support.custom_kinds import (
+    COSCHEDULING,
+    KUBERNETES,
+    KUEUE,
+    definition,
+    flavor_definition,
+    topology_definition,
+)
 from tests.support.daemon import Daemon
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 BINDINGS = "/binding$"
-STATUS = "/status$"
-EVENTS = "/events"
-#: Longer than any pause after a fault here, the pods' backoff included.
-LONG_S = 30.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Yield an embedded cluster with a short history, so that old versions expire."""
+    """Yield an embedded cluster with all kinds of groups, and a short history, so that old versions expire."""
     folder = tmp_path_factory.mktemp("server")
+    groups = (definition(KUBERNETES), definition(COSCHEDULING), topology_definition(), flavor_definition())
     async with embedded(folder, controllers=True, history_capacity=100, bookmark_interval_s=0.5) as cluster:
+        for kind in groups:
+            await cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind)
         yield cluster
 
 
@@ -68,7 +72,9 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
     """At once instead of inside the stream, of every kind that is watched, by a server that streams no lists."""
     await cluster.add_node("a")
     kinds = [each for each in kinds_for(default_settings()) if each.asked_by is not Asker.POD_GROUPS]
-    paths = [f"{each.path}$" for each in kinds]
+    groups = [f"/apis/{each}/podgroups" for each in (KUBERNETES, COSCHEDULING)]
+    groups += [f"/apis/{KUEUE}/v1beta2/{plural}" for plural in ("topologies", "resourceflavors")]
+    paths = [f"{path}$" for path in (*(each.path for each in kinds), *groups)]
     devcluster.faults.add(
         *(
             Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)
@@ -83,53 +89,7 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
 
     await until(all_happened, what="the end of every watch")
     await burst(cluster, 5)
-    await cluster.all_bound(5, timeout_s=LONG_S)
-
-
-BIND_FAULTS = {
-    "429": Fault(action=Effect.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
-    "504": Fault(action=Effect.RESPOND, path=BINDINGS, code=504, times=5),
-    "answer lost late": Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
-}
-
-
-@pytest.mark.parametrize("fault", BIND_FAULTS.values(), ids=BIND_FAULTS)
-async def test_a_bind_with_a_fault_is_settled(
-    cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
-) -> None:
-    """Exactly as many pods are bound as there is room for, and each has one Scheduled event."""
-    await cluster.add_node("a", allocatable={"cpu": "4"})
-    await cluster.add_node("b", allocatable={"cpu": "4"})
-    before = await _attempts(daemon, "scheduled")
-    devcluster.faults.add(fault)
-    await burst(cluster, 10)
-
-    async def n_announced() -> int:
-        events = [await cluster.events(f"p{number}", "Scheduled") for number in range(10)]
-        return sum(map(len, events))
-
-    await until(cluster.n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
-    await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
-    if fault.code != 429:  # events are dropped after a 429
-        await until(n_announced, lambda n: n == 8, what="8 events")
-    assert await daemon.metric("scheduler_cache_size", type="pods") == 8
-
-
-async def _attempts(daemon: Daemon, result: str) -> float:
-    return await daemon.metric("scheduler_schedule_attempts_total", result=result)
-
-
-async def test_a_refused_bind_gives_the_room_back(
-    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
-) -> None:
-    """The pod's condition has the reason; it retries after its backoff and is bound."""
-    await cluster.add_node("a", allocatable={"cpu": "1"})
-    devcluster.faults.add(Fault(action=Effect.RESPOND, path=BINDINGS, code=403))
-    await cluster.add_pod("p", cpu="1")
-    condition = await cluster.condition("p", 'running Bind plugin "DefaultBinder": a fault was asked for')
-    assert condition["reason"] == "SchedulerError"
-    await cluster.node_of("p")
-    assert await _attempts(daemon, "error") >= 1
+    await cluster.all_bound(5)
 
 
 async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
@@ -144,22 +104,9 @@ async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
         Fault(action=Effect.RESPOND, verb="get", kind="pods", code=403, times=1_000),
     )
     await burst(cluster, 100)
-    await cluster.all_bound(100, timeout_s=LONG_S)
+    await cluster.all_bound(100)
     assert await daemon.metric("affinity_scheduler_unreadable_binds_total") - before == 80
     assert daemon.logged("No right to read a pod whose bind was not answered", "a fault was asked for")
-
-
-async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, devcluster: DevCluster) -> None:
-    """5xx on status and events: pods are bound, and the condition is written once the server recovers."""
-    await cluster.add_node("a", allocatable={"cpu": "1"})
-    devcluster.faults.add(
-        Fault(action=Effect.RESPOND, path=STATUS, method="patch", code=500, times=3),
-        Fault(action=Effect.RESPOND, path=EVENTS, method="post", code=500, times=3),
-    )
-    await cluster.add_pod("large", cpu="2")
-    await cluster.add_pod("small", cpu="1")
-    assert await cluster.node_of("small") == "a"
-    await cluster.condition("large", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
 async def test_the_server_goes_away_and_comes_back(
@@ -175,10 +122,10 @@ async def test_the_server_goes_away_and_comes_back(
     async def failures() -> int:
         return len(daemon.logged("List and watch interrupted", "ConnectionRefused")) - before
 
-    await until(failures, lambda n: n >= 12, timeout_s=LONG_S, what="repeated failures")
+    await until(failures, lambda n: n >= 12, what="repeated failures")
     await devcluster.start()
     await burst(cluster, 5, "after")
-    await cluster.all_bound(10, timeout_s=LONG_S)
+    await cluster.all_bound(10)
 
 
 async def test_apis_that_are_turned_off_while_it_runs_stop_nothing_else(
@@ -195,7 +142,7 @@ async def test_apis_that_are_turned_off_while_it_runs_stop_nothing_else(
     async def n_told() -> int:
         return len(daemon.logged("does not have this kind"))
 
-    await until(n_told, lambda n: n == len(optional), what="a line for each kind", timeout_s=LONG_S)
+    await until(n_told, lambda n: n == len(optional), what="a line for each kind")
     await cluster.add_node("a", allocatable={"cpu": "10"})
     await burst(cluster, 5, "without")
     await cluster.all_bound(5)
@@ -210,7 +157,7 @@ async def test_apis_that_are_turned_off_while_it_runs_stop_nothing_else(
         served = {each["kind"] for each in json.loads(shown)["caches"] if each["isServed"]}
         return served >= {each.kind for each in optional}
 
-    await until(is_served_again, what="the kinds", timeout_s=LONG_S)
+    await until(is_served_again, what="the kinds")
     await burst(cluster, 5, "with")
     await cluster.all_bound(10)
     assert await n_told() == len(optional)

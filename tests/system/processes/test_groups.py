@@ -1,42 +1,53 @@
-"""Groups from the user's side: labels alone, and the PodGroups of kubernetes and of coscheduling."""
+"""
+Groups from the user's side: the PodGroups of kubernetes and of coscheduling, and a Job with Kueue's annotations.
+
+The embedded server does not have Kueue's controllers. Source: kueue v1beta2 (August 2026).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
+from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import Cluster
-from tests.support.custom_kinds import COSCHEDULING, KUBERNETES, definition, group
+from tests.support.custom_kinds import (
+    COSCHEDULING,
+    KUBERNETES,
+    definition,
+    flavor,
+    flavor_definition,
+    group,
+    topology,
+    topology_definition,
+)
 from tests.support.daemon import running
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RACK = "example.com/rack"
 KUBERNETES_1_37 = "scheduling.k8s.io/v1beta1"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with _serving(tmp_path_factory.mktemp("groups"), KUBERNETES, COSCHEDULING) as server:
+    kinds = (definition(KUBERNETES), definition(COSCHEDULING), topology_definition(), flavor_definition())
+    async with _serving(tmp_path_factory.mktemp("groups"), *kinds) as server:
         yield server
 
 
 @asynccontextmanager
-async def _serving(folder: Path, *api_versions: str, minor: int = 36) -> AsyncIterator[Cluster]:
-    """Yield a cluster with these kinds of PodGroups, and a scheduler on it."""
+async def _serving(folder: Path, *kinds: Json, minor: int = 36) -> AsyncIterator[Cluster]:
+    """Yield a cluster with these kinds, and a scheduler on it."""
     async with embedded(folder, controllers=True, minor=minor) as server:
-        for api_version in api_versions:
-            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            (await server.api.post(path, definition(api_version))).ok  # noqa: B018
+        for kind in kinds:
+            await server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind)
         async with running(Path(server.kubeconfig), "--seed", "1"):
             await server.api.enter_namespace()
             yield server
@@ -51,9 +62,8 @@ async def _racks(cluster: Cluster, **n_nodes: int) -> None:
 
 
 async def _add_group(cluster: Cluster, api_version: str, name: str, spec: Json) -> str:
-    made = group(api_version, name, spec)
     path = cluster.api.in_namespace("podgroups", group=f"apis/{api_version}")
-    (await cluster.api.post(path, made)).ok  # noqa: B018
+    await cluster.create(path, group(api_version, name, spec))
     return f"{path}/{name}"
 
 
@@ -93,32 +103,6 @@ async def test_the_podgroup_of_coscheduling_is_read(cluster: Cluster) -> None:
     assert await _racks_of(cluster, 3) == {"a"}
 
 
-async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluster) -> None:
-    """Of both kinds of PodGroups, after a watch that cannot be resumed."""
-    assert cluster.devcluster is not None
-    faults = cluster.devcluster.faults
-    served = [f"/apis/{api_version}/podgroups" for api_version in (KUBERNETES, COSCHEDULING)]
-    paths = [f"{path}$" for path in served]
-    faults.add(
-        *(
-            Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)
-            for path in paths
-            for code in (410, 400)
-        ),
-        *(Fault(action=Effect.END_STREAM, path=path) for path in paths),
-    )
-
-    async def all_happened() -> bool:
-        return not faults.pending()
-
-    await until(all_happened, what="the end of every watch")
-    await _racks(cluster, a=2)
-    labels = {"scheduling.x-k8s.io/pod-group": "listed"}
-    await _add_group(cluster, COSCHEDULING, "listed", {"minMember": 2})
-    await _add_members(cluster, ["l-0", "l-1"], labels=labels)
-    assert await _racks_of(cluster, 2) == {"a"}
-
-
 @pytest.mark.parametrize(
     ("api_version", "minor", "told", "more"),
     [
@@ -130,7 +114,7 @@ async def test_the_podgroup_of_kubernetes_is_found_by_discovery(
     tmp_path: Path, api_version: str, minor: int, told: str, more: Json
 ) -> None:
     """Its gang and its topology constraint; its condition says what stops it, and then that it is placed."""
-    async with _serving(tmp_path, api_version, minor=minor) as cluster:
+    async with _serving(tmp_path, definition(api_version), minor=minor) as cluster:
         await _racks(cluster, a=1, b=1)
         topology = {"topology": [{"key": RACK}]}
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "schedulingConstraints": topology, **more}
@@ -143,3 +127,35 @@ async def test_the_podgroup_of_kubernetes_is_found_by_discovery(
         assert await _racks_of(cluster, 2) == {"b"}
         condition = await _condition_is(cluster, path, "True")
         assert (condition["reason"], condition["message"]) == ("Scheduled", "")
+
+
+async def test_a_job_waits_while_kueues_topology_tells_racks_of_two_blocks_apart(cluster: Cluster) -> None:
+    """
+    Both blocks have a rack of the same name; the Topology vanishes while the job waits.
+
+    Of two Topologies with unlike levels counts the one that the ResourceFlavor in the node selectors names.
+    """
+    await cluster.clear()
+    kinds = "/apis/kueue.x-k8s.io/v1beta2"
+    for name, outer in (("gpus", "example.com/block"), ("cpus", "example.com/pool")):
+        await cluster.create(f"{kinds}/topologies", topology(name, outer, RACK))
+        await cluster.create(f"{kinds}/resourceflavors", flavor(name, name, kind=name))
+    for block in ("a", "b"):
+        for index in range(2):
+            labels = {"example.com/block": block, RACK: "1", "kind": "gpus"}
+            await cluster.add_node(f"{block}-{index}", labels=labels, allocatable={"cpu": "1"})
+    ours, position = "affinity-scheduler.io/pod-group", "batch.kubernetes.io/job-completion-index"
+    annotations = {ours: "tas", f"{ours}-min-count": "3", "kueue.x-k8s.io/podset-required-topology": RACK}
+    for index in range(3):
+        await cluster.add_pod(
+            f"tas-{index}",
+            cpu="1",
+            labels={"batch.kubernetes.io/job-name": "tas", position: str(index)},
+            annotations={position: str(index), **annotations},
+            owner=build.owned_by("Job", "tas", api_version="batch/v1"),
+            node_selector={"kind": "gpus"},
+        )
+    room = "a/1 has room for 2, b/1 has room for 2"
+    await until(lambda: cluster.pod("tas-0"), lambda pod: room in json.dumps(pod), what=room)
+    (await cluster.api.delete(f"{kinds}/topologies/gpus")).ok  # noqa: B018
+    await cluster.all_bound(3)

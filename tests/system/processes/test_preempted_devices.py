@@ -6,37 +6,33 @@ from collections.abc import AsyncIterator
 from itertools import product
 
 import pytest
-import pytest_asyncio
 
 from tests.support.build import Json
-from tests.support.cluster import NAME, Cluster
+from tests.support.cluster import Cluster
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _TEMPLATE = "gpu"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     settings = {"nodes": 1, "gpus_per_node": 1, "controllers": True}
     async with embedded(tmp_path_factory.mktemp("server"), **settings) as cluster:
         yield cluster
 
 
-async def _add_pod(cluster: Cluster, name: str, *, template: bool, priority_class: str = "") -> None:
+async def _add_pod(cluster: Cluster, name: str, *, template: bool, **spec: str) -> None:
     gpu = {"nvidia.com/gpu": "1"}
     container: Json = {"name": "c", "image": "c:1"}
-    spec: Json = {"schedulerName": NAME, "containers": [container], "terminationGracePeriodSeconds": 0}
+    claims: Json = {}
     if template:
         container["resources"] = {"claims": [{"name": "gpu"}]}
-        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]
+        claims["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]
     else:
         container["resources"] = {"requests": gpu, "limits": gpu}
-    if priority_class:
-        spec["priorityClassName"] = priority_class
-    await cluster.create(cluster.api.pods(), {"metadata": {"name": name}, "spec": spec})
+    at_once = {"terminationGracePeriodSeconds": 0}
+    await cluster.add_pod(name, containers=[container], spec={**at_once, **claims, **spec})
 
 
 async def _add_template(cluster: Cluster) -> None:
@@ -57,7 +53,7 @@ async def _take(cluster: Cluster, low: bool, high: bool) -> None:
     name = f"{low:d}{high:d}"
     await _add_pod(cluster, f"low-{name}", template=low)
     node = await cluster.node_of(f"low-{name}")
-    await _add_pod(cluster, f"high-{name}", template=high, priority_class="high")
+    await _add_pod(cluster, f"high-{name}", template=high, priorityClassName="high")
     assert await cluster.node_of(f"high-{name}") == node
     assert [pod["metadata"]["name"] for pod in await cluster.pods()] == [f"high-{name}"]
     assert await until(lambda: _holders(cluster), lambda names: names == [f"high-{name}"], what="the holder")

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 
 async def _names(cluster: Cluster) -> set[str]:
-    items: list[Json] = (await cluster.api.get(cluster.api.in_namespace("pods"))).ok["items"]
-    return {pod["metadata"]["name"] for pod in items if "deletionTimestamp" not in pod["metadata"]}
+    metadata = [pod["metadata"] for pod in await cluster.pods()]
+    return {each["name"] for each in metadata if "deletionTimestamp" not in each}
 
 
 async def _finish(cluster: Cluster, name: str) -> Json:
     """Wait until the pod is being deleted and let it end, as its kubelet would. Return it as it was."""
-    path = cluster.api.in_namespace("pods", name)
-
-    async def pod() -> Json:
-        found: Json = (await cluster.api.get(path)).ok
-        return found
-
-    ending = await until(pod, lambda one: "deletionTimestamp" in one["metadata"], what=f"the end of {name}")
-    await cluster.api.delete(path, {"gracePeriodSeconds": 0})
-    await cluster.api.patch(path, {"metadata": {"finalizers": None}})
+    ending = await until(
+        lambda: cluster.pod(name),
+        lambda pod: "deletionTimestamp" in pod["metadata"],
+        what=f"the end of {name}",
+    )
+    await cluster.delete_pod(name)
+    await cluster.api.patch(cluster.api.pods(name), {"metadata": {"finalizers": None}})
     return ending
 
 
@@ -36,7 +30,7 @@ async def _add_victim(cluster: Cluster, name: str, node: str, **settings: Any) -
     """Create a pod on the node that stays, ending, until `_finish` lets it go."""
     await cluster.add_pod(name, cpu="1", node=node, **settings)
     kept = {"metadata": {"finalizers": ["example.com/kept"]}}
-    (await cluster.api.patch(cluster.api.in_namespace("pods", name), kept)).ok  # noqa: B018
+    (await cluster.api.patch(cluster.api.pods(name), kept)).ok  # noqa: B018
 
 
 async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one(cluster: Cluster) -> None:

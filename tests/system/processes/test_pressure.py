@@ -7,24 +7,22 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, profiles, running
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-QPS, BURST = 4.0, 8
+#: As many at once as its start takes.
+QPS, BURST = 8.0, 24
 LEASE_S = 4
-N_PODS = 16
+N_PODS = 30
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Cluster, Daemon]]:
-    """Yield a cluster and a leader that may send only a few requests a second."""
+    """Yield a cluster and a leader that may send only some requests a second."""
     folder = tmp_path_factory.mktemp("slow")
     configuration = json.loads(profiles({"schedulerName": "affinity-scheduler"}))
     configuration["clientConnection"] = {"qps": QPS, "burst": BURST}
@@ -43,7 +41,7 @@ async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
 async def test_requests_leave_as_slowly_as_configured_and_the_lease_is_renewed_meanwhile(
     slow: tuple[Cluster, Daemon],
 ) -> None:
-    """A bind and an event for each pod, at four a second: the queue is longer than the Lease would last."""
+    """A bind and an event for each pod, at eight a second: the queue is longer than the Lease would last."""
     cluster, daemon = slow
     started_s = time.monotonic()
     await asyncio.gather(*(cluster.add_pod(f"p{number}") for number in range(N_PODS)))

@@ -1,4 +1,4 @@
-"""Pods with claims on both servers: they wait for their claims, and run where the volumes are."""
+"""Pods with claims: they wait for their claims, and run where the volumes are, which are written before the bind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import build, storage_objects
 from tests.support.build import ZONE, Json
-from tests.support.cluster import Cluster
+from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+from tests.support.workloads import workload
 
 _CLAIMS = "persistentvolumeclaims"
 _VOLUMES = "/api/v1/persistentvolumes"
+
+#: For what controllers do, or faults.
+on_devcluster = pytest.mark.parametrize("server", ["devcluster"], indirect=True)
 
 
 async def add_claim(cluster: Cluster, name: str, *args: Any, **settings: Any) -> Json:
@@ -99,3 +102,44 @@ async def _as_the_controller(cluster: Cluster, volumes: list[str]) -> None:
         "spec": {"volumeName": name},
     }
     (await cluster.api.patch(cluster.api.in_namespace(_CLAIMS, "data"), bound)).ok  # noqa: B018
+
+
+@on_devcluster
+async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster) -> None:
+    for name in "ab":
+        await cluster.add_node(name, labels={ZONE: f"z{name}"})
+    container = {**build.container("db"), "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    pod = build.pod(labels={"app": "db"}, containers=[container], spec={"schedulerName": NAME})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    templates = [{"metadata": {"name": "data"}, "spec": claim}]
+    stateful_set = workload("StatefulSet", "db", pod, 3, serviceName="db", volumeClaimTemplates=templates)
+    path = cluster.api.in_namespace("statefulsets", group="apis/apps/v1")
+    await cluster.create(path, stateful_set)
+
+    async def running() -> list[str]:
+        pods = await cluster.pods()
+        return sorted(one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Running")
+
+    await until(running, lambda names: names == ["db-0", "db-1", "db-2"], what="three running pods")
+    claims = (await cluster.api.get(cluster.api.in_namespace(_CLAIMS))).ok["items"]
+    assert [one["status"]["phase"] for one in claims] == ["Bound"] * 3
+    await cluster.api.delete(f"{path}/db")
+
+
+@on_devcluster
+async def test_writes_that_are_not_answered_are_read(cluster: Cluster) -> None:
+    """The volume and the claim have been written."""
+    assert cluster.devcluster is not None
+    await cluster.add_node("a")
+    storage_class = storage_objects.storage_class("local", "kubernetes.io/no-provisioner")
+    await cluster.create("/apis/storage.k8s.io/v1/storageclasses", storage_class)
+    await cluster.create("/api/v1/persistentvolumes", storage_objects.volume("disk", "local"))
+    names = {"old": "local", "new": "standard"}
+    for name, kind in names.items():
+        await add_claim(cluster, name, kind)
+    for kind in ("persistentvolumes", "persistentvolumeclaims"):
+        cluster.devcluster.faults.add(Fault(action=Effect.LOSE_ANSWER, verb="patch", kind=kind))
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in names]
+    await cluster.add_pod("p", spec={"volumes": volumes})
+    assert await cluster.node_of("p") == "a"
+    assert cluster.devcluster.faults.pending() == []
