@@ -23,7 +23,6 @@ class Expected(TypedDict, total=False):
     refused: Mapping[str, Refusal]
     scores: Scores
     prefilter: Refusal
-    only_nodes: Sequence[str]
     error: str
 
 
@@ -43,8 +42,6 @@ class Row:
     scores: Scores | None = None
     #: The refusal of the plugin's PreFilter; the reason's beginning is enough.
     prefilter: Refusal | None = None
-    #: The nodes that PreFilter narrows the choice to.
-    only_nodes: Sequence[str] | None = None
     #: The beginning of the error that ends the cycle.
     error: str | None = None
 
@@ -65,9 +62,6 @@ def differences(row: Row, decision: Json) -> list[str]:
         found += _unless(agrees, "prefilter", row.prefilter, got)
     elif "prefilter" in decision:
         found.append(f"prefilter: expected none, got {decision['prefilter']}")
-    if row.only_nodes is not None:
-        got_nodes = decision.get("prefilterNodes")
-        found += _unless(got_nodes == list(row.only_nodes), "prefilterNodes", row.only_nodes, got_nodes)
     if row.refused is not None:
         by_node = decision.get("filter", {}).get(row.plugin, {})
         got_refused = {

@@ -4,9 +4,7 @@ from typing import Final
 
 from tests.support.cases import (
     affinity_rows,
-    fit_filter_rows,
     node_rows,
-    resource_score_rows,
     spread_filter_rows,
     spread_score_rows,
     volume_rows,
@@ -18,7 +16,5 @@ ALL: Final[list[Row]] = [
     *spread_filter_rows.ROWS,
     *spread_score_rows.ROWS,
     *node_rows.ROWS,
-    *fit_filter_rows.ROWS,
-    *resource_score_rows.ROWS,
     *volume_rows.ROWS,
 ]
