@@ -5,16 +5,14 @@ from typing import Final
 from tests.support.cases import (
     affinity_rows,
     node_rows,
-    spread_filter_rows,
-    spread_score_rows,
+    spread_rows,
     volume_rows,
 )
 from tests.support.cases.row import Row
 
 ALL: Final[list[Row]] = [
     *affinity_rows.ROWS,
-    *spread_filter_rows.ROWS,
-    *spread_score_rows.ROWS,
+    *spread_rows.ROWS,
     *node_rows.ROWS,
     *volume_rows.ROWS,
 ]
