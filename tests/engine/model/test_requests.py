@@ -82,7 +82,9 @@ def pod(*containers: Json, **more: Any) -> Pod:
         ),
         pytest.param(
             pod(
-                container("a", cpu="2"), container("b", cpu="1"), init=[container("i", cpu="2"), container("j", cpu="2")]
+                container("a", cpu="2"),
+                container("b", cpu="1"),
+                init=[container("i", cpu="2"), container("j", cpu="2")],
             ),
             {"cpu": 3000}, id="containers above init containers"
         ),
