@@ -18,11 +18,13 @@ from tests.support.build import (
     service,
     term,
 )
+from tests.support.cases import node_rows, pod_rows, volume_rows
 from tests.support.cases.row import Row, differences
-from tests.support.cases.rows import ALL
+
+_ROWS = [*node_rows.ROWS, *pod_rows.ROWS, *volume_rows.ROWS]
 
 
-@pytest.mark.parametrize("row", ALL, ids=lambda row: f"{row.plugin} {row.id}")
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: f"{row.plugin} {row.id}")
 def test_the_product_and_the_reference_say_what_the_row_says(row: Row):
     product = ProductSubject(row.config)
     for subject in (product, ReferenceSubject(row.config)):

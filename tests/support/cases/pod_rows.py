@@ -1,7 +1,7 @@
 """
-Edge cases of PodTopologySpread that the recordings have not, by the numbers of the rules' rows.
+Edge cases of InterPodAffinity and PodTopologySpread that the recordings have not, by the numbers of the rules' rows.
 
-The recordings have the other rows, and the reference is compared with the plugin on random clusters.
+The recordings have the other rows, and the reference is compared with the plugins on random clusters.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from tests.support.build import (
     HOSTNAME,
     ZONE,
     Json,
+    affinity,
     configuration,
     node,
     owned_by,
@@ -21,8 +22,9 @@ from tests.support.build import (
     service,
     spread,
     stateful_set,
+    term,
 )
-from tests.support.cases.row import Expected, Row, U
+from tests.support.cases.row import UR, Expected, Row, U
 
 NAME: Final = "PodTopologySpread"
 
@@ -162,4 +164,21 @@ SCORE_ROWS: Final = [
     ),
 ]
 
-ROWS: Final = [*FILTER_ROWS, *DEFAULT_ROWS, *SCORE_ROWS]
+BAD: Final = term("zone", selector("app in {{bad}}"))
+AFFINITY_ROWS: Final = [
+    Row(
+        f"18 a bad value in {name}",
+        "InterPodAffinity",
+        [node("a")],
+        pod(affinity=bad),
+        prefilter=(UR, f"parsing pod: {name}: "),
+    )
+    for name, bad in (
+        ("requiredAffinityTerms", affinity(required=[BAD])),
+        ("requiredAntiAffinityTerms", affinity(anti_required=[BAD])),
+        ("preferredAffinityTerms", affinity(preferred=[(1, BAD)])),
+        ("preferredAntiAffinityTerms", affinity(anti_preferred=[(1, BAD)])),
+    )
+]
+
+ROWS: Final = [*FILTER_ROWS, *DEFAULT_ROWS, *SCORE_ROWS, *AFFINITY_ROWS]
