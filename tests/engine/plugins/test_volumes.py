@@ -27,7 +27,7 @@ from tests.support.storage_objects import (
 
 
 @pytest.mark.parametrize("minor", [36, 37])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     beginning=BEGINNINGS,
     changes=st.lists(CHANGES, min_size=3, max_size=12),
@@ -74,7 +74,7 @@ _BOUND = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @example(
     limits=[2, 2],
     modes=["ReadWriteOncePod"] * 4,
@@ -255,15 +255,9 @@ def test_a_class_that_does_not_say_when_to_bind_is_named():
         pytest.param({}, {"terminating": True}, id="that is being deleted"),
         pytest.param(
             {},
-            {"storage_class": "other", "claimed_by": "default/c"},
-            id="of another class that is promised to it",
-        ),
-        pytest.param(
-            {},
             {"claimed_by": "default/c", "claim_uid": "earlier"},
             id="promised to an earlier claim of the name",
         ),
-        pytest.param({}, {"claimed_by": "default/c", "capacity": "1Mi"}, id="promised to it, but too small"),
         pytest.param({"modes": ["ReadWriteOnce", "ReadOnlyMany"]}, {}, id="of fewer access modes"),
         pytest.param({"selector": build.selector("tier=fast")}, {}, id="that its selector does not select"),
     ],
@@ -293,18 +287,3 @@ def test_the_smallest_claim_takes_its_volume_first():
         pod=using("c", "d"),
     )
     assert found["feasible"] == ["a", "b"]
-
-
-def test_of_two_claims_that_have_no_volume_the_first_is_the_reason():
-    found = _evaluated(
-        36,
-        storage_class("elsewhere", topologies=[{build.ZONE: ["c"]}]),
-        storage_class("full", "e"),
-        csi_driver("e", tracks_capacity=True),
-        claim("c", "elsewhere"),
-        claim("d", "full", request="2Gi"),
-        pod=using("c", "d"),
-    )
-    reason = "node(s) didn't find available persistent volumes to bind"
-    verdict = {"code": "UnschedulableAndUnresolvable", "reasons": [reason]}
-    assert found["filter"]["VolumeBinding"] == {"a": verdict, "b": verdict}

@@ -461,5 +461,5 @@ class States(RuleBasedStateMachine):
         return {self.state.nodes.name_of(row) for row in live}
 
 
-States.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+States.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestStates = States.TestCase
