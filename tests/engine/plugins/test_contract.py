@@ -14,7 +14,7 @@ from tests.engine.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, A
 from tests.support.build import Json
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     beginning=BEGINNINGS,
     changes=st.lists(CHANGES, max_size=6),
@@ -44,7 +44,7 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
         assert 0 <= feasible.lowest(scores) <= feasible.highest(scores) <= 100, weighted.plugin.name
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     applied=st.lists(NODES, min_size=1, max_size=5),
     terms=st.lists(st.sampled_from(NODE_TERMS), max_size=3),

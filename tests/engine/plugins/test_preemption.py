@@ -296,7 +296,7 @@ def test_a_pod_breaks_a_budget_if_one_before_it_used_it_up(allowed: int, names: 
     assert found.candidates == [Found(alone.harm, 0)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects=OBJECTS)
 def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):
     """As a set: the order of a pod's budgets does not matter."""

@@ -101,7 +101,7 @@ def _mismatches(objects: list[Applied | Deleted], incoming: Json, names: list[st
     return [str(one) for one in decision_mismatches(decided, product.evaluate(relaxed))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     beginning=BEGINNINGS,
     changes=st.lists(st.one_of(st.builds(Applied, PLACED), CHANGES), min_size=1, max_size=8),
