@@ -68,21 +68,6 @@ def _preemption(expected: Json, got: Json) -> list[Mismatch]:
     return found if is_one_of else [*found, *_whole("winner", winners, got["winners"])]
 
 
-def admission_mismatches(expected: Json, got: Json) -> list[Mismatch]:
-    """
-    Return the differences between the answer to a creation and the recorded one.
-
-    Both are `{"stored": {...}}` or `{"refused": {...}}`, as recorded.
-    """
-    answer = next(iter(expected))
-    if answer not in got:
-        return [Mismatch("answer", "-", "-", expected, got)]
-    return [
-        Mismatch(f"{answer}.{field}", "-", "-", one, other)
-        for field, one, other in _differing(expected[answer], got[answer])
-    ]
-
-
 def _by_plugin(field: str, expected: Json, got: Json) -> list[Mismatch]:
     return [
         Mismatch(field, plugin, "-", one, other)

@@ -242,8 +242,7 @@ class DeviceAllocator:
             return False
         for taint in entry.device.get("taints") or []:
             if taint["effect"] in ("NoSchedule", "NoExecute") and not any(
-                tolerates(toleration, taint, comparison=False)
-                for toleration in query.get("tolerations") or []
+                tolerates(toleration, taint) for toleration in query.get("tolerations") or []
             ):
                 return False
         if not self._satisfies(each, taken):

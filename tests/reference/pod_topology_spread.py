@@ -75,7 +75,7 @@ def _defaulting_is_system(question: Question) -> bool:
 def _own_selector(question: Question, declared: Object) -> Selector:
     """Return the constraint's selector, narrowed to the values the pod has now under matchLabelKeys."""
     selector = parse(declared.get("labelSelector"))
-    if selector.nothing or not question.gates.get("MatchLabelKeysInPodTopologySpread", True):
+    if selector.nothing:
         return selector
     same = tuple(
         Requirement(key, "In", (question.pod_labels[key],))

@@ -150,10 +150,11 @@ def requested_on(question: Question, node: str) -> Amounts:
 
 def non_zero_requested_on(question: Question, node: str) -> Amounts:
     """Return `requested_on` of cpu and memory, with upstream's default where a container requests none."""
-    return _total(in_units(_non_zero_requests(pod)) for pod in question.pods_on[node])
+    return _total(in_units(non_zero_requests(pod)) for pod in question.pods_on[node])
 
 
-def _non_zero_requests(pod: Object) -> Requests:
+def non_zero_requests(pod: Object) -> Requests:
+    """Return the request that scoring counts for a pod on a node: with defaults for what it does not state."""
     defaults = NON_ZERO
     if has_pod_level_requests(pod):
         known = pod_requests(pod, use_status=True, pod_level=True)

@@ -66,7 +66,7 @@ BOOLS = st.recursive(comparisons(NUMBERS), logic, max_leaves=6)
 
 
 @given(BOOLS)
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=400)
 def test_value_or_error_is_googles(expression):
     try:
         result = ENVIRONMENT.compile(expression).eval(data=DATA)

@@ -25,13 +25,13 @@ PIECES = sorted(
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_any_text_is_answered(text):
     assert isinstance(evaluated(text, DEVICE), bool | EvaluationError | CompileError)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 def test_any_mix_of_real_expressions_is_answered(text):
     assert isinstance(evaluated(text, DEVICE), bool | EvaluationError | CompileError)
 

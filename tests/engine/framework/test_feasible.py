@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.engine.framework.interface import FeasibleNodes
 from scheduler.engine.framework.normalizing import default_normalized
+from tests.reference import arithmetic
 
 
 @pytest.mark.parametrize(
@@ -37,22 +40,16 @@ def test_feasible_nodes_are_counted_by_domain(mask: list[bool], counts: list[int
     assert FeasibleNodes(np.array(mask)).n_per_domain(np.array([0, 2, 2]), 4).tolist() == counts
 
 
-@pytest.mark.parametrize(
-    ("raw", "reverse", "scores"),
-    [
-        pytest.param([2, 1, 4], False, [50, 25, 100], id="the highest gives 100"),
-        pytest.param([2, 1, 3], False, [66, 33, 100], id="cut, not rounded"),
-        pytest.param([2, 1, 4], True, [50, 75, 0], id="turned around"),
-        pytest.param([2, 1, 3], True, [34, 67, 0], id="turned around after it was cut"),
-        pytest.param([0, 0, 0], False, [0, 0, 0], id="nothing"),
-        pytest.param([0, 0, 0], True, [100, 100, 100], id="nothing, turned around"),
-    ],
+_NODES = st.lists(st.tuples(st.integers(0, 1000), st.booleans())).filter(
+    lambda some: any(fits for _, fits in some)
 )
-def test_scores_are_shares_of_the_highest(raw: list[int], reverse: bool, scores: list[int]) -> None:
-    everywhere = FeasibleNodes(np.ones(3, dtype=np.bool_))
-    assert default_normalized(np.array(raw), everywhere, reverse=reverse).tolist() == scores
 
 
-def test_a_higher_share_of_a_node_that_is_not_feasible_is_not_looked_at() -> None:
-    feasible = FeasibleNodes(np.array([True, True, False]))
-    assert default_normalized(np.array([2, 1, 1000]), feasible, reverse=False).tolist()[:2] == [100, 50]
+@given(nodes=_NODES, reverse=st.booleans())
+def test_scores_are_shares_of_the_highest_of_a_feasible_node(
+    nodes: list[tuple[int, bool]], *, reverse: bool
+) -> None:
+    raw, mask = (np.array(column) for column in zip(*nodes, strict=True))
+    found = default_normalized(raw, FeasibleNodes(mask), reverse=reverse)
+    feasible = {f"n{row}": score for row, (score, fits) in enumerate(nodes) if fits}
+    assert found[mask].tolist() == list(arithmetic.normalised(feasible, reverse=reverse).values())

@@ -120,7 +120,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(changes)
 def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
     driver = Driver()
@@ -138,7 +138,7 @@ def test_a_mutated_pod_is_decided_or_reported(what: list[tuple[int, Any]]) -> No
     driver.audit()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(changes)
 def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> None:
     driver = Driver()
@@ -154,7 +154,7 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
     driver.audit()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(STORAGE), changes)
 def test_a_mutated_storage_object_is_decided_or_reported(
     document: build.Json, what: list[tuple[int, Any]]
@@ -192,7 +192,7 @@ def test_lists_of_access_modes_are_kept_once_per_set_of_modes() -> None:
     assert len(kept) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=60),

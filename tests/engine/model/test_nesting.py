@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.daemon.kube.responses import (
     decode_event,
@@ -93,12 +94,14 @@ def test_it_is_decoded_at_any_stack_depth(depth: int) -> None:
         assert below(frames) == "p"
 
 
-def _drawn(chance: random.Random, level: int) -> object:
-    if level == 0 or chance.random() < 0.2:
-        return chance.choice([1, None, True, "a", '"', "\\", '\\"', "{[", "]}", 'x\\\\"y{', "é\u2028"])
-    if chance.random() < 0.5:
-        return [_drawn(chance, level - 1) for _ in range(chance.randint(0, 3))]
-    return {chance.choice(['k"', "{", "\\", "b]"]): _drawn(chance, level - 1) for _ in range(2)}
+_SCALARS = st.sampled_from([1, None, True, "a", '"', "\\", '\\"', "{[", "]}", 'x\\\\"y{', "é\u2028"])
+_VALUES: st.SearchStrategy[object] = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(['k"', "{", "\\", "b]"]), inner, max_size=2)
+    ),
+)
 
 
 def _cut(value: object, level: int) -> object:
@@ -111,17 +114,20 @@ def _cut(value: object, level: int) -> object:
     return {key: _cut(one, level + 1) for key, one in value.items()}
 
 
-@pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", " : ")], ids=["tight", "wide"])
+@given(
+    value=_VALUES,
+    beside=_VALUES,
+    depth=st.sampled_from((0, KEPT_LEVELS - 4, KEPT_LEVELS, KEPT_LEVELS + 20)),
+    separators=st.sampled_from([(",", ":"), (", ", " : ")]),
+    is_ascii=st.booleans(),
+)
 def test_values_that_are_too_deep_become_null_and_nothing_else_changes(
-    seed: int, separators: tuple[str, str]
+    value: object, beside: object, depth: int, separators: tuple[str, str], is_ascii: bool
 ) -> None:
     """Strings may have any quotes, backslashes and brackets."""
-    chance = random.Random(seed)
-    value: object = _drawn(chance, 8)
-    for _ in range(chance.choice((0, KEPT_LEVELS - 4, KEPT_LEVELS, KEPT_LEVELS + 20))):
-        value = [_drawn(chance, 2), value] if chance.random() < 0.5 else {"a\\": value, '"': "}"}
-    text = json.dumps(value, separators=separators, ensure_ascii=chance.random() < 0.5)
+    for level in range(depth):
+        value = [beside, value] if level % 2 else {"a\\": value, '"': "}"}
+    text = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
     assert json.loads(shallow(text.encode())) == _cut(value, 1)
 
 

@@ -1,7 +1,7 @@
-"""Effective pod requests: the variant of each use, and properties of the algorithm; more in `tests.support.cases`."""
+"""Effective pod requests in the variant of each use: upstream's cases, and the reference on drawn pods."""
 
 import json
-from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import (
-    NON_ZERO_DEFAULTS,
     filter_request,
     fit_score_request,
     is_extended,
@@ -18,9 +17,8 @@ from scheduler.engine.model.requests import (
     is_scalar,
     non_zero_on_node,
     on_node_request,
-    pod_requests,
 )
-from scheduler.engine.syntax.quantity import parse_quantity
+from tests.reference import requests as reference
 
 Amounts = dict[str, str]
 Json = dict[str, object]
@@ -48,20 +46,22 @@ def held(name: str, actual: Amounts, allocated: Amounts | None = None) -> Json:
     return status
 
 
-def pod(
+def described(
     *containers: Json,
     init: list[Json] | None = None,
     overhead: Amounts | None = None,
     level: Amounts | None = None,
     **status: object,
-) -> Pod:
+) -> Json:
     """Return a pod with these containers and pod-level requests; `status` is copied unchanged."""
     spec: Json = {"containers": containers, "initContainers": init or [], "overhead": overhead or {}}
     if level is not None:
         spec["resources"] = {"requests": level}
-    return DECODER.decode(
-        json.dumps({"metadata": {"name": "p", "namespace": "ns"}, "spec": spec, "status": status}).encode()
-    )
+    return {"metadata": {"name": "p", "namespace": "ns"}, "spec": spec, "status": status}
+
+
+def pod(*containers: Json, **more: Any) -> Pod:
+    return DECODER.decode(json.dumps(described(*containers, **more)).encode())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,25 @@ def pod(
             id="overhead comes last",
         ),
         pytest.param(
+            pod(
+                container("a", cpu="2"),
+                container("b", cpu="1"),
+                init=[container("i", cpu="2"), container("j", cpu="2")],
+            ),
+            {"cpu": 3000}, id="containers above init containers"
+        ),
+        pytest.param(pod(container(cpu="1"), init=[container("i", cpu="4")]), {"cpu": 4000}, id="an init container"),
+        pytest.param(
+            pod(container(cpu="1"), init=[container("i", cpu="5"), sidecar("s", cpu="1"), sidecar("t", cpu="5")]),
+            {"cpu": 7000}, id="sidecars that start after an init container"
+        ),
+        pytest.param(
+            pod(container(cpu="1"), init=[sidecar("s", cpu="3"), container("i", cpu="5"), sidecar("t", cpu="3")]),
+            {"cpu": 8000}, id="a sidecar beside an init container"
+        ),
+        pytest.param(pod(container(cpu="0.5m"), container(cpu="0.5m")), {"cpu": 1}, id="the total is rounded"),
+        pytest.param(pod(container(cpu="0.1m")), {"cpu": 1}, id="up"),
+        pytest.param(
             pod(container(cpu="0", **{"vendor.io/gpu": "1", "ephemeral-storage": "1Gi", "pods": "3", "storage": "1"})),
             {"cpu": 0, "vendor.io/gpu": 1, "ephemeral-storage": 1024 * MI},
             id="names that are not counted are left out",
@@ -99,6 +118,15 @@ def test_the_effective_request_is_upstreams(written, request_in_units):
             pod(container(cpu="2"), containerStatuses=[held("c", {"cpu": "4"})]),
             {"cpu": 4000},
             id="status above spec",
+        ),
+        pytest.param(
+            pod(
+                container(cpu="6"),
+                containerStatuses=[held("c", {"cpu": "2"}, {"cpu": "4"})],
+                conditions=INFEASIBLE,
+            ),
+            {"cpu": 4000},
+            id="an infeasible resize counts what is allocated",
         ),
         pytest.param(
             pod(container(cpu="4"), containerStatuses=[held("c", {"cpu": "2"})], conditions=DEFERRED),
@@ -240,54 +268,52 @@ def test_resource_names_are_sorted_as_upstream_sorts_them(name, recognised, scal
 
 
 amounts = st.dictionaries(
-    st.sampled_from(["cpu", "memory", "vendor.io/gpu"]),
+    st.sampled_from(["cpu", "memory", "vendor.io/gpu", "hugepages-2Mi", "storage"]),
     st.sampled_from(["0", "1", "2.5m", "300m", "7", "1Ki"]),
 )
-containers = st.lists(st.tuples(amounts, st.booleans()), max_size=4)
+statuses = st.none() | st.tuples(amounts, st.none() | amounts)
+containers = st.lists(st.tuples(amounts, st.booleans(), statuses), max_size=4)
 
 
-def exact(requests: Amounts) -> dict[str, Fraction]:
-    return {name: Fraction(parse_quantity(text).nano, 10**9) for name, text in requests.items()}
+def reported(name: str, status: tuple[Amounts, Amounts | None] | None) -> list[Json]:
+    return [] if status is None else [held(name, *status)]
 
 
-def literal_request(
-    apps: list[dict[str, Fraction]], inits: list[tuple[dict[str, Fraction], bool]], name: str
-) -> Fraction:
-    """Return the largest need of one resource over a pod's life: during each init container, and running."""
-    zero = Fraction(0)
-    moments = []
-    for index, (asked, stays) in enumerate(inits):
-        beside = sum((r.get(name, zero) for r, earlier_stays in inits[:index] if earlier_stays), zero)
-        if not stays:
-            moments.append(beside + asked.get(name, zero))
-    sidecars = sum((r.get(name, zero) for r, stays in inits if stays), zero)
-    return max([*moments, sidecars + sum((r.get(name, zero) for r in apps), zero)])
-
-
-@given(st.lists(amounts, max_size=3), containers, amounts, st.booleans())
-def test_the_request_is_the_largest_need_over_the_life_of_the_pod(apps, inits, overhead, with_defaults):
-    written = pod(
-        *(container(f"c{i}", **asked) for i, asked in enumerate(apps)),
-        init=[(sidecar if stays else container)(f"i{i}", **asked) for i, (asked, stays) in enumerate(inits)],
+@given(
+    containers,
+    containers,
+    amounts,
+    st.none() | amounts,
+    statuses,
+    st.sampled_from(([], INFEASIBLE, DEFERRED)),
+)
+def test_every_request_is_the_reference_s(apps, inits, overhead, level, level_status, conditions):
+    status = {
+        "containerStatuses": [each for i, (*_, its) in enumerate(apps) for each in reported(f"c{i}", its)],
+        "initContainerStatuses": [
+            each for i, (*_, its) in enumerate(inits) for each in reported(f"i{i}", its)
+        ],
+        "conditions": conditions,
+    }
+    for its in reported("", level_status):
+        status |= {name: its[name] for name in ("resources", "allocatedResources") if name in its}
+    document = described(
+        *(container(f"c{i}", **asked) for i, (asked, *_) in enumerate(apps)),
+        init=[
+            (sidecar if stays else container)(f"i{i}", **asked) for i, (asked, stays, _) in enumerate(inits)
+        ],
         overhead=overhead,
-    )
-    assumed = {"cpu": "100m", "memory": "200Mi"} if with_defaults else {}
-    total = pod_requests(
-        written, use_status=False, pod_level=True, non_missing=NON_ZERO_DEFAULTS if with_defaults else None
-    )
-    all_asked = [exact({**assumed, **asked}) for asked in apps]
-    all_inits = [(exact({**assumed, **asked}), stays) for asked, stays in inits]
-    for name in {"cpu", "memory", "vendor.io/gpu"}:
-        expected = literal_request(all_asked, all_inits, name) + exact(overhead).get(name, 0)
-        assert Fraction(total[name].nano if name in total else 0, 10**9) == expected
-    assert total.keys() == {name for r in [*all_asked, *(r for r, _ in all_inits), overhead] for name in r}
-
-
-@given(st.lists(amounts, max_size=3), containers, amounts)
-def test_without_a_resize_a_pod_on_a_node_takes_what_the_filter_asked(apps, inits, level):
-    written = pod(
-        *(container(f"c{i}", **asked) for i, asked in enumerate(apps)),
-        init=[(sidecar if stays else container)(f"i{i}", **asked) for i, (asked, stays) in enumerate(inits)],
         level=level,
+        **status,
     )
-    assert on_node_request(written) == filter_request(written)
+    written = DECODER.decode(json.dumps(document).encode())
+    in_filter = reference.pod_requests(document, use_status=False, pod_level=True)
+    on_node = reference.pod_requests(document, use_status=True, pod_level=True)
+    in_score = reference.pod_requests(
+        document, use_status=False, pod_level=False, non_missing=reference.NON_ZERO
+    )
+    assert filter_request(written) == reference.in_units(in_filter)
+    assert on_node_request(written) == reference.in_units(on_node)
+    assert fit_score_request(written) == reference.in_units(in_score)
+    non_zero = reference.in_units(reference.non_zero_requests(document))
+    assert non_zero_on_node(written) == (non_zero.get("cpu", 0), non_zero.get("memory", 0))

@@ -265,49 +265,6 @@ BEGINNINGS = st.lists(
 )
 
 
-#: Lives in which spread alone decides: no node is ever full, and labels and taints are all that nodes differ in.
-EVEN_NODES: st.SearchStrategy[Applied] = st.builds(
-    lambda *args, **kwargs: Applied(node(*args, **kwargs)),
-    st.sampled_from((*NODE_NAMES, "n5", "n6")),
-    labels=_labels(**{ZONE: ("a", "b", ""), "rack": ("r1", "r2", "r3")}),
-    hostname=st.sampled_from(("", "", "", "shared", None)),
-    taints=st.sampled_from(([], [], ["k=v:NoSchedule"])),
-    unschedulable=st.integers(0, 9).map(lambda number: number == 9),
-)
-
-
-@st.composite
-def even_pods(draw: st.DrawFn, *, placed: bool) -> Json:
-    """Draw a pod that the service selects, with soft, hard or default spread."""
-    number = draw(st.integers(0, 40))
-    return pod(
-        f"p{number}" if placed else "incoming",
-        uid=f"p{number}" if placed else None,
-        labels={"app": draw(st.sampled_from(("web", "web", "db")))},
-        node=draw(st.sampled_from((*NODE_NAMES, "gone"))) if placed else None,
-        spread=[] if placed else draw(st.lists(EVEN_SPREADS, max_size=3)),
-        node_selector=draw(st.sampled_from((None, None, None, {ZONE: "a"}))),
-        tolerations=draw(st.sampled_from(([], [toleration("k")]))),
-        terminating=placed and draw(st.integers(0, 9)) == 9,
-    )
-
-
-EVEN_SPREADS = st.builds(
-    spread,
-    st.sampled_from(KEYS),
-    st.just(selector("app=web")),
-    max_skew=st.integers(1, 4),
-    soft=st.sampled_from((True, True, False)),
-    affinity_policy=st.sampled_from((None, "Ignore")),
-    taints_policy=st.sampled_from((None, "Honor")),
-)
-EVEN_CHANGES: st.SearchStrategy[Applied] = st.one_of(
-    *[st.builds(Applied, even_pods(placed=True))] * 6,
-    EVEN_NODES,
-    st.builds(Applied, st.just(service("svc", {"app": "web"}))),
-)
-
-
 def _fit(strategy: Json, **more: object) -> Json:
     return configuration({"NodeResourcesFit": {"scoringStrategy": strategy, **more}})
 
@@ -364,4 +321,3 @@ CONFIGURATIONS: Final[tuple[Json | None, ...]] = (
         }
     ),
 )
-EVEN_CONFIGURATIONS: Final[tuple[Json | None, ...]] = (None, CONFIGURATIONS[-1])

@@ -3,20 +3,17 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.engine.framework.interface import FeasibleNodes
 from scheduler.engine.framework.shape import ShapePoint, shape_table
 from scheduler.engine.framework.status import NodeStatuses
-from scheduler.engine.plugins.image_locality import with_tag
 from scheduler.engine.plugins.inter_pod_affinity.scoring import min_max_normalized
 from scheduler.engine.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.engine.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
-from tests.reference.image_locality import with_tag as reference_with_tag
 
 
 def _mask(bits: str) -> Mask:
@@ -79,21 +76,6 @@ NEAR_HALVES = st.builds(math.nextafter, HALVES, st.sampled_from((-math.inf, math
 @example(points=[math.nextafter(0.5, 0.0)])
 def test_points_of_spread_are_rounded_as_the_reference_rounds_them(points: list[float]):
     assert rounded(np.array(points)).tolist() == [arithmetic.rounded(one) for one in points]
-
-
-@pytest.mark.parametrize(
-    ("image", "named"),
-    [
-        ("x", "x:latest"),
-        ("x:1", "x:1"),
-        ("repo:5000/x", "repo:5000/x:latest"),
-        ("repo:5000/x:1", "repo:5000/x:1"),
-        ("x@sha256:0f", "x@sha256:0f"),
-        ("", ":latest"),
-    ],
-)
-def test_latest_is_added_to_images_without_tag_or_digest(image: str, named: str):
-    assert with_tag(image) == named == reference_with_tag(image)
 
 
 SUMS = st.one_of(

@@ -13,10 +13,6 @@ from tests.support.messages import not_helpful
 NOT_READ = "but affinity-scheduler reads no resource.k8s.io/v1 here"
 
 
-def _volumes(*volumes: Json, claims: tuple[str, ...] = ()) -> Json:
-    return pod(spec={"volumes": list(volumes), "resourceClaims": [{"name": name} for name in claims]})
-
-
 @pytest.mark.parametrize(
     ("claims", "needs"),
     [
@@ -32,7 +28,7 @@ def _volumes(*volumes: Json, claims: tuple[str, ...] = ()) -> Json:
 def test_an_unsupported_feature_is_named_in_the_message(claims: tuple[str, ...], needs: str):
     subject = ProductSubject(None)
     subject.apply(node("a"))
-    decision = subject.evaluate(_volumes(claims=claims))
+    decision = subject.evaluate(pod(spec={"resourceClaims": [{"name": name} for name in claims]}))
     reason = f"pod needs {needs}, {NOT_READ}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
@@ -45,21 +41,6 @@ def test_a_pod_beyond_a_limit_is_refused_with_the_limit():
     (reason,) = decision["prefilter"]["Unsupported"]["reasons"]
     what = "1025 tolerations (1024 at most)"
     assert reason == f"pod has {what}, which is more than affinity-scheduler decides on"
-
-
-@pytest.mark.parametrize(
-    "volume",
-    [
-        pytest.param({"name": "v", "emptyDir": {}}, id="emptyDir"),
-        pytest.param({"name": "v", "configMap": {"name": "c"}}, id="configMap"),
-        pytest.param({"name": "v", "image": {"reference": "x:1"}}, id="image"),
-        pytest.param({"name": "v", "csi": {"driver": "d"}}, id="inline csi"),
-    ],
-)
-def test_volumes_that_any_node_can_mount_are_no_obstacle(volume: Json):
-    subject = ProductSubject(None)
-    subject.apply(node("a"))
-    assert subject.evaluate(_volumes(volume))["feasible"] == ["a"]
 
 
 RESTARTS_ALL: Json = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "RestartAllContainers"}]}

@@ -101,7 +101,7 @@ def _mismatches(objects: list[Applied | Deleted], incoming: Json, names: list[st
     return [str(one) for one in decision_mismatches(decided, product.evaluate(relaxed))]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     beginning=BEGINNINGS,
     changes=st.lists(st.one_of(st.builds(Applied, PLACED), CHANGES), min_size=1, max_size=8),
@@ -155,7 +155,7 @@ def _limited(number: int) -> Json:
     return _replica(number, "n0", has_entry=True, is_relaxed=False, limit=2, in_spec=False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @example(replicas=[_limited(0), _limited(1)], incoming=_limited(2), is_relaxed=True)
 @given(
     replicas=st.lists(REPLICAS, max_size=7),

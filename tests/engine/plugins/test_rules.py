@@ -1,15 +1,11 @@
-"""The plugins decide as recorded and as the tables of edge cases say; afterwards the counts are audited."""
+"""The plugins decide as the tables of edge cases say; afterwards the counts are audited."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.product import ProductSubject
-from tests.conformance.replay import answers
-from tests.conformance.traces import Trace, read
-from tests.reference.cluster import Cluster
+from tests.conformance.subject import ReferenceSubject
 from tests.support.build import (
     ZONE,
     Json,
@@ -22,49 +18,33 @@ from tests.support.build import (
     service,
     term,
 )
+from tests.support.cases import node_rows, pod_rows, volume_rows
 from tests.support.cases.row import Row, differences
-from tests.support.cases.rows import ALL
 
-DATA = Path(__file__).parents[2] / "data"
-KINDS = ("affinity", "spread", "node", "mixed", "volumes", "preempt")
+_ROWS = [*node_rows.ROWS, *pod_rows.ROWS, *volume_rows.ROWS]
 
 
-@pytest.mark.parametrize("row", ALL, ids=lambda row: f"{row.plugin} {row.id}")
-def test_the_product_says_what_the_row_says(row: Row):
-    subject = ProductSubject(row.config)
-    for obj in row.objects:
-        subject.apply(obj)
-    assert differences(row, subject.evaluate(row.pod)) == []
-    assert subject.differences() == []
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: f"{row.plugin} {row.id}")
+def test_the_product_and_the_reference_say_what_the_row_says(row: Row):
+    product = ProductSubject(row.config)
+    for subject in (product, ReferenceSubject(row.config)):
+        for obj in row.objects:
+            subject.apply(obj)
+        assert differences(row, subject.evaluate(row.pod)) == []
+    assert product.differences() == []
 
 
-def _recorded(kind: str) -> list[Trace]:
-    return [record for record in read(DATA / f"{kind}.jsonl.gz") if isinstance(record, Trace)]
-
-
-def _differences(trace: Trace) -> Iterator[str]:
-    subject = ProductSubject(trace.config)
-    for place, mismatches in answers(trace, lambda _: subject, fresh=False):
-        yield from (f"{place} {mismatch}" for mismatch in mismatches)
-    yield from (f"{trace.name} {difference}" for difference in subject.differences())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_product_decides_as_recorded(kind: str):
-    """One state, through the whole recording, audited at its end."""
-    assert [difference for trace in _recorded(kind) for difference in _differences(trace)] == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_state_built_anew_decides_as_recorded(kind: str):
-    """Every fifth recording: a state that is kept decides all of them."""
-    found = [
-        f"{place} {mismatch}"
-        for trace in _recorded(kind)[:: 2 if kind == "volumes" else 5]
-        for place, mismatches in answers(trace, ProductSubject, fresh=True)
-        for mismatch in mismatches
-    ]
-    assert found == []
+def test_an_image_keeps_the_size_first_reported_until_no_node_has_it():
+    mb = 1024 * 1024
+    incoming = pod(containers=[container(image="x:1")])
+    for subject in (ProductSubject(None), ReferenceSubject(None)):
+        subject.apply(node("a", images={"x:1": 1000 * mb}))
+        subject.apply(node("b", images={"x:1": 23 * mb}))
+        subject.delete("Node", None, "a")
+        assert subject.evaluate(incoming)["score"]["ImageLocality"] == {"b": 100}
+        subject.apply(node("b"))
+        subject.apply(node("b", images={"x:1": 23 * mb}))
+        assert subject.evaluate(incoming)["score"]["ImageLocality"] == {"b": 0}
 
 
 LIMIT = json.dumps(
@@ -131,7 +111,7 @@ def test_a_rule_that_does_not_parse_is_an_error_where_inter_pod_affinity_only_sc
 
 
 def test_nodes_without_a_zone_and_nodes_of_an_empty_zone_are_one_domain_of_default_constraints():
-    subject, reference = ProductSubject(None), Cluster()
+    subject, reference = ProductSubject(None), ReferenceSubject(None)
     zones = {"empty": {ZONE: ""}, "none": {}, "x": {ZONE: "x"}}
     objects = [service("svc", {"app": "web"}), *(node(name, labels=labels) for name, labels in zones.items())]
     for index, name in enumerate(("empty", "empty", "empty", "x")):

@@ -101,7 +101,7 @@ def _left(rule: Rule) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @example(**_left(Rule("zone", "web")))
 @example(**_left(Rule("zone", "web", 2)))
 @given(

@@ -219,9 +219,10 @@ class States(RuleBasedStateMachine):
         self._upsert_node(decode_node(json.dumps(made).encode()))
 
     @precondition(lambda self: self.plain.nodes)
-    @rule(data=st.data(), room=rooms)
-    def resize_node(self, data: st.DataObject, room: Mapping[str, str]) -> None:
-        """Change the node's room; it keeps its labels and taints."""
+    @rule(data=st.data(), room=rooms, cpu=st.sampled_from((500, 3000)))
+    def resize_node(self, data: st.DataObject, room: Mapping[str, str], cpu: int) -> None:
+        """Change the node's room after it was asked for; the node keeps its labels and taints."""
+        self.look_for_room(cpu, gpus=0)
         name = data.draw(st.sampled_from(sorted(self.plain.nodes)))
         resized = decode_node(json.dumps(build.node(name, allocatable=room)).encode())
         self._upsert_node(replace(self.plain.nodes[name], allocatable=resized.allocatable))
@@ -460,5 +461,5 @@ class States(RuleBasedStateMachine):
         return {self.state.nodes.name_of(row) for row in live}
 
 
-States.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+States.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestStates = States.TestCase

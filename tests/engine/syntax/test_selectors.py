@@ -15,6 +15,7 @@ from scheduler.engine.syntax.selectors import (
     parse_selector,
     with_requirements,
 )
+from tests.reference import selectors as reference
 
 #: The sentences themselves are checked in test_names.
 NAME_RULE = label_key_faults("-")[0].removeprefix("name part ")
@@ -136,23 +137,11 @@ expressions = st.lists(
 selectors = st.builds(parse_selector, st.dictionaries(keys, values), expressions)
 
 
-def holds(expression: tuple[str, str, tuple[str, ...]], labels: dict[str, str]) -> bool:
-    """Return whether the expression matches, read literally from the API's description."""
-    key, operator, listed = expression
-    there = key in labels
-    return {
-        "In": there and labels.get(key) in listed,
-        "NotIn": not there or labels.get(key) not in listed,
-        "Exists": there,
-        "DoesNotExist": not there,
-    }[operator]
-
-
 @given(st.dictionaries(keys, values), expressions, label_sets)
-def test_a_canonical_selector_matches_what_its_parts_match(match_labels, written, labels):
-    selector = parse_selector(match_labels, written)
-    pairs_hold = all(labels.get(key) == value for key, value in match_labels.items())
-    assert selector.matches(labels) == (pairs_hold and all(holds(part, labels) for part in written))
+def test_a_selector_matches_what_the_reference_s_matches(match_labels, written, labels):
+    listed = [{"key": key, "operator": operator, "values": its} for key, operator, its in written]
+    plain = reference.parse({"matchLabels": match_labels, "matchExpressions": listed})
+    assert parse_selector(match_labels, written).matches(labels) == plain.matches(labels)
 
 
 @given(expressions.flatmap(lambda written: st.tuples(st.just(written), st.permutations(written))))

@@ -14,7 +14,7 @@ from scheduler.daemon.settings.out_of_tree_files import load_plugins
 from scheduler.engine.framework.out_of_tree import GuardedPlugin
 from tests.conformance.product import ProductSubject
 from tests.conformance.replay import answers
-from tests.conformance.traces import Json, Trace, read
+from tests.conformance.traces import Json, read
 
 FOLDER = Path(scheduler.engine.plugins.__file__).parent
 DATA = Path(__file__).parents[2] / "data"
@@ -60,10 +60,8 @@ def test_a_built_in_plugin_from_a_file_decides_as_kube_scheduler_did(
     source = (FOLDER / file).read_text().replace(f'"{name}"', f'"My{name}"')
     (tmp_path / file).write_text(source)
     asked = 0
-    for trace in islice((one for one in read(DATA / recordings) if isinstance(one, Trace)), _TRACES):
-        for where, mismatches in answers(
-            trace, lambda config: _GuestSubject(config, name, tmp_path / file), fresh=False
-        ):
+    for trace in islice(read(DATA / recordings), _TRACES):
+        for where, mismatches in answers(trace, _GuestSubject(trace.config, name, tmp_path / file)):
             assert mismatches == [], where
             asked += 1
     assert asked >= _TRACES

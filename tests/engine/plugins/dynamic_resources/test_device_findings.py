@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import DeviceRequest, ResourceClaim
@@ -47,6 +47,7 @@ def test_devices_for_which_nothing_may_be_evaluated_any_more_are_told() -> None:
     assert whys == ["not looked at: the limit of evaluations was reached"] * 6
 
 
+@settings(max_examples=50, deadline=None)
 @given(CLUSTERS)
 def test_the_first_free_device_is_the_one_that_is_allocated(cluster: Cluster) -> None:
     """Beside devices that earlier claims hold. There is none if and only if the allocator finds none."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -104,6 +104,7 @@ def answers_of(answers: NodeAnswers) -> Json:
     return {"answers": answers.answers.tolist(), "scores": answers.scores.tolist()}
 
 
+@settings(max_examples=50, deadline=None)
 @given(cluster=CLUSTERS, data=st.data())
 def test_kept_answers_equal_fresh_ones(cluster: Cluster, data: st.DataObject) -> None:
     """After each change of slices, allocations or labels the kept answers are those of a look at everything."""

@@ -152,10 +152,9 @@ def _changes(seed: int) -> int:
     return sum(before != after for before, after in pairwise(answers))
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_a_trial_equals_a_cluster_whose_claims_are_released(block: int) -> None:
+def test_a_trial_equals_a_cluster_whose_claims_are_released() -> None:
     """After each pod that leaves or returns, on both nodes."""
-    assert sum(_changes(seed) for seed in range(100 * block, 100 * (block + 1))) > 50
+    assert sum(map(_changes, range(100))) > 50
 
 
 @pytest.mark.parametrize(

@@ -1,86 +1,18 @@
-"""One fact of a node changes alone, and the next decision is that of a state that has never known another."""
+"""What a state knows of amounts, resources, namespaces and assumed pods."""
 
 from __future__ import annotations
 
 import json
-import random
-from typing import Any
 
 import pytest
 
-from scheduler.engine.core.decide import Decision, ScheduleResult, decide
-from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.nodes import Namespace
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
 from tests.support import build
-from tests.support.driving import NAME, Driver
-
-MB = 1024 * 1024
-BEFORE: dict[str, Any] = {
-    "labels": {build.ZONE: "z1", "disk": "ssd"},
-    "allocatable": {"cpu": "2", "memory": "4Gi"},
-    "taints": ["soft:PreferNoSchedule"],
-    "images": {"web:1": 200 * MB},
-    "unschedulable": False,
-}
-CHANGES: list[dict[str, Any]] = [
-    {"allocatable": {"cpu": "1", "memory": "4Gi"}},
-    {"allocatable": {"cpu": "16", "memory": "4Gi"}},
-    {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "0"}},
-    {"allocatable": {"cpu": "2", "memory": "8Ei"}},
-    {"labels": {build.ZONE: "z2", "disk": "ssd"}},
-    {"labels": {build.ZONE: "z1"}},
-    {"taints": []},
-    {"taints": ["hard:NoSchedule"]},
-    {"images": {}},
-    {"unschedulable": True},
-]
-
-
-def driven(changed: dict[str, Any]) -> Driver:
-    driver = Driver()
-    driver.namespace("default")
-    driver.node("a", **{**BEFORE, "images": {}})
-    driver.node("b", **{**BEFORE, **changed})
-    driver.pod("running", labels={"app": "web"}, node="a")
-    return driver
-
-
-def decided(driver: Driver) -> tuple[Decision, object]:
-    likes_ssd = build.affinity(
-        preferred=[(5, build.term(build.ZONE, build.selector("app=web")))],
-        node_preferred=[(9, build.node_term("disk in ssd"))],
-    )
-    asked = build.pod(
-        "asked",
-        labels={"app": "web"},
-        affinity=likes_ssd,
-        spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=9)],
-        containers=[build.container(image="web:1", requests={"cpu": "1500m", "memory": "1Gi"})],
-    )
-    pod = driver._decoder.decode(json.dumps(asked).encode())
-    decision = decide(pod, ClusterView(driver.state), driver.profiles[NAME], random.Random(1), Unobserved())
-    if isinstance(decision, FitError):
-        return decision, decision.message()
-    assert isinstance(decision, ScheduleResult)
-    scores = decision.scores
-    return decision, (scores.totals.tolist(), {one.plugin: one.scores.tolist() for one in scores.by_plugin})
-
-
-@pytest.mark.parametrize("changed", CHANGES, ids=str)
-def test_what_was_derived_before_follows(changed: dict[str, Any]) -> None:
-    driver = driven({})
-    before = decided(driver)[1]
-    driver.node("b", **{**BEFORE, **changed})
-    after = decided(driver)[1]
-    assert after == decided(driven(changed))[1]
-    assert after != before
-    driver.node("b", **BEFORE)
-    assert decided(driver)[1] == before
+from tests.support.driving import Driver
 
 
 def test_cpu_and_memory_alone_count_a_default_where_a_pod_requests_none() -> None:
@@ -91,7 +23,7 @@ def test_cpu_and_memory_alone_count_a_default_where_a_pod_requests_none() -> Non
     for resource in ("cpu", "memory", "ephemeral-storage"):
         used = driver.state.nodes.use(resource, 0, with_defaults=True)
         amounts[resource] = used and used[0]
-    assert amounts == {"cpu": 100, "memory": 200 * MB, "ephemeral-storage": 5}
+    assert amounts == {"cpu": 100, "memory": 200 << 20, "ephemeral-storage": 5}
 
 
 def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_placed() -> None:

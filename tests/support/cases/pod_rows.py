@@ -1,15 +1,17 @@
 """
-Edge cases of PodTopologySpread's filter and defaults that the recordings have not, by the numbers of the rules' rows.
+Edge cases of InterPodAffinity and PodTopologySpread that the recordings have not, by the numbers of the rules' rows.
 
-The recordings have the other rows, and the reference is compared with the plugin on random clusters. In names like
-"2/1/0/3": pods that match, by node.
+The recordings have the other rows, and the reference is compared with the plugins on random clusters.
 """
 
 from collections.abc import Sequence
 from typing import Final, Unpack
 
 from tests.support.build import (
+    HOSTNAME,
+    ZONE,
     Json,
+    affinity,
     configuration,
     node,
     owned_by,
@@ -20,8 +22,9 @@ from tests.support.build import (
     service,
     spread,
     stateful_set,
+    term,
 )
-from tests.support.cases.row import Expected, Row, U
+from tests.support.cases.row import UR, Expected, Row, U
 
 NAME: Final = "PodTopologySpread"
 
@@ -54,49 +57,8 @@ def foo(**counts: int) -> list[Json]:
 A: Final = _at("a", "zone1")
 B: Final = _at("b", "zone1")
 X: Final = _at("x", "zone2")
-Y: Final = _at("y", "zone2")
-FOUR: Final = [A, B, X, Y]
 
 FILTER_ROWS: Final = [
-    *(
-        row(
-            f"41 2/2/1, maxSkew 2, minDomains {min_domains}",
-            [A, B, X],
-            foo(a=2, b=2, x=1),
-            spread_pod(spread("node", FOO, max_skew=2, min_domains=min_domains)),
-            refused=dict.fromkeys(refused, SKEW),
-        )
-        for min_domains, refused in ((4, "ab"), (2, ""))
-    ),
-    row(
-        "42 zones 2/1, maxSkew 2, minDomains 3",
-        FOUR,
-        foo(a=1, b=1, x=1),
-        spread_pod(spread("zone", FOO, max_skew=2, min_domains=3)),
-        refused={"a": SKEW, "b": SKEW},
-    ),
-    row(
-        "45 one constraint honours node affinity, one does not",
-        [_at("a", "zone1", pick="me"), _at("b", "zone1", pick="me"), _at("x", "zone2", pick="me"), Y],
-        foo(a=1, b=1, y=1),
-        pod(
-            labels={"foo": "x"},
-            node_selector={"pick": "me"},
-            spread=[spread("zone", FOO), spread("node", FOO, affinity_policy="Ignore")],
-        ),
-        refused={"a": SKEW, "b": SKEW, "y": SKEW},
-    ),
-    row(
-        "48 selector {} with matchLabelKeys counts the pod's own value",
-        [A, B, X],
-        [
-            pod("e", node="a", labels={"foo": "a"}),
-            pod("f", node="b", labels={"foo": "b"}),
-            pod("g", node="x", labels={"bar": "a"}),
-        ],
-        spread_pod(spread("node", selector(), match_label_keys=["foo"]), foo="a"),
-        refused={"a": SKEW},
-    ),
     row(
         "49 selector nil with matchLabelKeys",
         [A, B],
@@ -113,7 +75,7 @@ FILTER_ROWS: Final = [
     ),
     row(
         "2.2 a selector that does not parse",
-        FOUR,
+        [A, B],
         [],
         spread_pod(spread("node", selector("foo in {{bad}}"))),
         error='running PreFilter plugin "PodTopologySpread": get constraints from pod: ',
@@ -138,17 +100,8 @@ def defaults(*constraints: Json) -> Json:
 
 HARD_NODE: Final = spread("node", None)
 FOO_SERVICE: Final = service("s", {"foo": "x"})
-#: Makes the pods' own replica set the source of the default selector.
-OWNED: Final = pod(labels={"foo": "x"}, owner=owned_by("ReplicaSet", "rs"))
 
 DEFAULT_ROWS: Final = [
-    row(
-        "53 the owner is not found and no service matches",
-        FOUR,
-        foo(a=1),
-        OWNED,
-        scores="skipped",
-    ),
     *(
         row(
             f"2.1 the default selector comes from the pod's {version} {kind}",
@@ -156,13 +109,11 @@ DEFAULT_ROWS: Final = [
             [owner, *foo(a=1), pod("e", node="b", labels={"bar": "x"})],
             pod(labels={"foo": "x"}, owner=owned_by(kind, "o", api_version=version)),
             config=defaults(HARD_NODE),
-            refused=refused,
+            refused={"a": SKEW},
         )
-        for kind, version, owner, refused in (
-            ("ReplicaSet", "apps/v1", replica_set("o", FOO), {"a": SKEW}),
-            ("StatefulSet", "apps/v1", stateful_set("o", FOO), {"a": SKEW}),
-            ("ReplicationController", "v1", replication_controller("o", {"foo": "x"}), {"a": SKEW}),
-            ("ReplicaSet", "extensions/v1beta1", replica_set("o", FOO), {}),
+        for kind, version, owner in (
+            ("StatefulSet", "apps/v1", stateful_set("o", FOO)),
+            ("ReplicationController", "v1", replication_controller("o", {"foo": "x"})),
         )
     ),
     row(
@@ -181,4 +132,53 @@ DEFAULT_ROWS: Final = [
     ),
 ]
 
-ROWS: Final = [*FILTER_ROWS, *DEFAULT_ROWS]
+SCORE_ROWS: Final = [
+    row(
+        "85 List defaults, a node without one soft key",
+        [node("a", labels={ZONE: "z"}), node("b")],
+        [FOO_SERVICE, *foo(a=1)],
+        pod(labels={"foo": "x"}),
+        config=defaults(
+            spread(HOSTNAME, None, soft=True, max_skew=3), spread(ZONE, None, soft=True, max_skew=5)
+        ),
+        scores={"a": 100, "b": 0},
+    ),
+    row(
+        # w = ln 4: a 1.39 + 1.39 -> 3, x 4.16 + 0 -> 4. Rounded one by one, a would be 2 and x would get 50.
+        "2.8 the total of all constraints is rounded, not each",
+        [A, X],
+        [*foo(a=1, x=3), pod("bar", node="a", labels={"bar": "x"})],
+        pod(
+            labels={"foo": "x", "bar": "x"},
+            spread=[spread("zone", FOO, soft=True), spread("zone", selector("bar"), soft=True)],
+        ),
+        scores={"a": 100, "x": 75},
+    ),
+    row(
+        # Zones {"", z} = 2 and hostname 2: ln 4. Raw a 2 + ln 4 + 4 = 7.39 -> 7, x 6.
+        "2.8 System defaults, pods on an infeasible node without zone count in the empty zone",
+        [node("a", labels={ZONE: ""}), node("x", labels={ZONE: "z"}), node("c", unschedulable=True)],
+        [FOO_SERVICE, *foo(c=1)],
+        pod(labels={"foo": "x"}),
+        scores={"a": 85, "x": 100},
+    ),
+]
+
+BAD: Final = term("zone", selector("app in {{bad}}"))
+AFFINITY_ROWS: Final = [
+    Row(
+        f"18 a bad value in {name}",
+        "InterPodAffinity",
+        [node("a")],
+        pod(affinity=bad),
+        prefilter=(UR, f"parsing pod: {name}: "),
+    )
+    for name, bad in (
+        ("requiredAffinityTerms", affinity(required=[BAD])),
+        ("requiredAntiAffinityTerms", affinity(anti_required=[BAD])),
+        ("preferredAffinityTerms", affinity(preferred=[(1, BAD)])),
+        ("preferredAntiAffinityTerms", affinity(anti_preferred=[(1, BAD)])),
+    )
+]
+
+ROWS: Final = [*FILTER_ROWS, *DEFAULT_ROWS, *SCORE_ROWS, *AFFINITY_ROWS]
