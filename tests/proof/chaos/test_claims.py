@@ -26,9 +26,10 @@ from tests.proof.chaos.claim_worlds import (
     templates,
     volume_claim,
 )
-from tests.proof.chaos.happenings import Change, Happening, Kill, Remove
+from tests.proof.chaos.happenings import AddPriorityClass, Change, Happening, Kill, Remove
 from tests.proof.chaos.instance import RESERVATION_KILL_POINTS
-from tests.proof.chaos.journal import node_of
+from tests.proof.chaos.journal import Preempted, node_of
+from tests.proof.chaos.judging import judged
 from tests.proof.chaos.kinds import DEVICES, VOLUMES, Kind, Shape
 from tests.proof.chaos.run import run, virtually
 from tests.proof.chaos.scene import told
@@ -231,6 +232,27 @@ async def test_pods_that_wait_for_a_slow_provisioner_hold_nobody_up() -> None:
         await asyncio.sleep(2.0)
         assert sum(bool(node_of(pod)) for pod in scene.server.objects("Pod")) == 20
         assert (await scene.settled(90.0)).n_binds == 120
+
+
+@virtually
+async def test_a_pod_that_takes_a_place_between_reserve_and_bind_waits_for_its_other_victim() -> None:
+    """The place comes free at once, and that of a pod that runs with its end, before which nobody is chosen again."""
+    ranks = [AddPriorityClass("low", 10), AddPriorityClass("high", 1000)]
+    async with told(*ranks, provisioner(after_s=60.0), kind=VOLUMES) as scene:
+        await asyncio.sleep(5.0)
+        await scene.stage.perform(*(claiming_pod(f"runs-{node}", cpu="3", priority="low") for node in NODES))
+        await asyncio.sleep(2.0)
+        await scene.stage.perform(*(volume_claim(node) for node in NODES))
+        waiting = (claiming_pod(f"waits-{node}", volumes=[node], cpu="1", priority="low") for node in NODES)
+        await scene.stage.perform(*waiting)
+        await asyncio.sleep(2.0)
+        await scene.stage.perform(claiming_pod("high", cpu="4", priority="high"))
+        await asyncio.sleep(5.0)
+        assert node_of(scene.pod("default/high"))
+        assert sum(isinstance(one, Preempted) for one in scene.journal.evictions) == 1
+        judgement = judged(scene.journal)
+        assert judgement.n_evictions == 1
+        assert [str(one) for one in judgement.wrongs] == []
 
 
 @pytest.mark.parametrize(
