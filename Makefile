@@ -45,9 +45,9 @@ chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five 
 	@$(BIN)/python -m tests.proof.chaos $(ARGS)
 
 # Two kinds at a time. The first line of each is the command that repeats it.
-fresh: $(VENV)/.installed ## Break everything from seeds that nobody has tried, each kind for a minute.
-	@printf '%s --shrink 0\n' '' --groups --devices --volumes | \
-		xargs -P 2 -L 1 $(BIN)/python -m tests.proof.chaos --seconds 60
+fresh: $(VENV)/.installed ## Break everything from seeds that nobody has tried, each kind for forty seconds.
+	@printf '%s --shrink 0\n' '' --groups --fallbacks --devices --volumes --rebalancing | \
+		xargs -P 2 -L 1 $(BIN)/python -m tests.proof.chaos --seconds 40
 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
 	@$(BIN)/python -m tests.proof.soak $(ARGS)

@@ -102,16 +102,21 @@ class UnfitPods:
         self, pod: Pod, node_name: str, victims: Iterable[Pod], now_s: float, members: Collection[str] = ()
     ) -> list[Instruction]:
         """Return what makes room for the pod, or the `members` of its group; reserved victims are put back at once."""
-        instructions: list[Instruction] = []
+        reserved: list[Pod] = []
         to_evict: list[Pod] = []
         for victim in victims:
             if self._reservations.holds(victim.uid):
-                message = self._reservations.failure(victim.uid, _PREEMPTED)
-                instructions += self._lifecycle.on_bind_failed(victim.uid, message, now_s)
-                instructions.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
+                reserved.append(victim)
             elif not self._preemptions.is_terminating(victim):
                 to_evict.append(victim)
-        return [*instructions, *self._preemptions.start(pod, node_name, to_evict, members)]
+        # First, so that the room of reserved ones does not wake the pod, which waits for the others.
+        evictions = self._preemptions.start(pod, node_name, to_evict, members)
+        instructions: list[Instruction] = []
+        for victim in reserved:
+            message = self._reservations.failure(victim.uid, _PREEMPTED)
+            instructions += self._lifecycle.on_bind_failed(victim.uid, message, now_s)
+            instructions.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
+        return [*instructions, *evictions]
 
     def _clear_nominations(
         self, pod: Pod, node_names: Iterable[str], now_s: float, members: Collection[str] = ()

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.proof.chaos.asking import NO_SCORES, filled
+from tests.proof.chaos.claims import Objects, left_reserved, seen_by_reference, stale_claims
 from tests.proof.chaos.groups import group_of, is_ready, left_groups
 from tests.proof.chaos.instance import Instance
 from tests.proof.chaos.journal import Journal, is_terminal, key_of, node_of
 from tests.proof.chaos.nominations import beside_nominated, by_node, nomination_of, stale
-from tests.proof.chaos.stage import KINDS, Server
+from tests.proof.chaos.stage import Server
 from tests.proof.chaos.unheard import evicts_from, is_unheard
 from tests.proof.chaos.verdicts import Verdict, Wrong
 
 #: How often the state is checked.
 POLL_S = 1.0
-
-#: The server's objects of a kind.
-Objects = Callable[[str], list[JsonObject]]
 
 
 class FinalState:
@@ -61,7 +59,7 @@ class FinalState:
 
     def _are_unheard(self) -> bool:
         """Return whether no event had to wake any of the pods that could evict others."""
-        there = {kind: self._objects(kind) for kind in KINDS}
+        there = seen_by_reference(self._objects)
         places = placeable(there, self._names)
         left = [pod for pod in there["Pod"] if key_of(pod) in places]
         return all(is_unheard(pod, there, self._journal.written) for pod in left)
@@ -87,7 +85,7 @@ class FinalState:
 
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
     """Yield our pending pods and groups that the reference would place. Slow: each is compared with all nodes."""
-    there = {kind: objects(kind) for kind in KINDS}
+    there = seen_by_reference(objects)
     for pod, found in placeable(there, scheduler_names).items():
         if found.evicts:
             yield Wrong(Verdict.UNTRIED, f"{pod}, though it could evict others from {found.nodes}")
@@ -97,6 +95,8 @@ def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wro
         yield Wrong(Verdict.LEFT, text)
     for text in stale(there["Pod"]):
         yield Wrong(Verdict.STALE, text)
+    for text in left_reserved(objects):
+        yield Wrong(Verdict.CLAIM, text)
 
 
 def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
@@ -119,6 +119,8 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     if labels != mine:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows namespaces {mine}, the server has {labels}")
     yield from _stale_ranks(instance, machine, objects)
+    for text in stale_claims(machine, objects):
+        yield Wrong(Verdict.CACHE, f"{instance.name}: {text}")
 
 
 def miscounts(instance: Instance) -> Iterator[Wrong]:

@@ -9,7 +9,7 @@ needed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.proof.chaos.asking import put
@@ -40,49 +40,52 @@ _PAUSE_S = 1.0
 
 
 class EvictionJudge:
-    """Judges the evictions of a journal; `group_of`: instance -> the scheduler that it belongs to."""
+    """Judges the evictions of a journal. For whose claims pods are evicted, the reference cannot tell."""
 
-    def __init__(self, journal: Journal, group_of: Mapping[str, str]) -> None:
-        self._journal, self._group_of = journal, group_of
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._by_version = {(one.kind, one.version): one.obj for one in journal.written}
         self._of_pod: dict[str, list[Written]] = {}
         for one in journal.written:
             shown = one.obj or one.before
             if one.kind == "Pod" and shown is not None:
                 self._of_pod.setdefault(shown["metadata"]["uid"], []).append(one)
-        self.n_evictions = 0
+        #: The last ones by the instance, and the UID of the preemptor, or of the victim.
+        self._preempted: dict[tuple[str, str], Preempted] = {}
+        self._ordered: dict[tuple[str, str], Ordered] = {}
+        #: The requests so far, each with the decision that it carries out.
+        self._sent: list[tuple[Eviction, Ordered | None]] = []
 
     def wrongs(self) -> Iterator[Wrong]:
         """Yield every set of victims that the reference would not choose, and every eviction that ought not to be."""
-        for preempted in self._journal.preempted:
-            if told := self._refused(preempted):
-                text = f"{preempted.by} at {preempted.at_s:.3f}, for {preempted.key}: {told}"
-                yield Wrong(Verdict.VICTIM, text, preempted.at_s)
-        for retried in self._journal.retried:
-            if told := self._hasty(retried):
-                text = f"{retried.by} at {retried.at_s:.3f}, {retried.key}: {told}"
-                yield Wrong(Verdict.EARLY, text, retried.at_s)
+        for one in self._journal.evictions:
+            match one:
+                case Preempted():
+                    self._preempted[one.by, one.uid] = one
+                    yield from _told(Verdict.VICTIM, one, f"for {one.key}", self._refused(one))
+                case Ordered():
+                    self._ordered[one.by, one.victim_uid] = one
+                case Retried():
+                    yield from _told(Verdict.EARLY, one, one.key, self._hasty(one))
+                case Eviction():
+                    order = self._ordered.get((one.by, one.uid))
+                    what = f"{one.step.value} of {one.uid}"
+                    yield from _told(Verdict.AGAIN, one, what, self._again(one))
+                    yield from _told(Verdict.NEEDLESS, one, what, self._needless(one, order))
+                    self._sent.append((one, order))
         for at_s, told in self._journal.outlived:
             yield Wrong(Verdict.STALE, told, at_s)
-        sent: dict[tuple[Step, str], list[Eviction]] = {}
-        for one in self._journal.evictions:
-            earlier = sent.setdefault((one.step, one.uid), [])
-            text = f"{one.by} at {one.at_s:.3f}, {one.step.value} of {one.uid}: "
-            if one.step is Step.DELETION and (why := self._again(one, earlier)):
-                yield Wrong(Verdict.AGAIN, text + why, one.at_s)
-            if why := self._needless(one):
-                yield Wrong(Verdict.NEEDLESS, text + why, one.at_s)
-            earlier.append(one)
         for (by, uid), times in Counter(self._journal.reported).items():
             if times > 1:
                 yield Wrong(Verdict.AGAIN, f"{by} reported {uid} {times} times")
-        self._count()
 
     def _refused(self, preempted: Preempted) -> str:
         """Return what the reference would do instead, empty if the same."""
         reference, nominated_on, pod = self._as_known(preempted.view, preempted.uid)
         if pod is None:
             return "the pod was not there"
+        if preempted.uid in self._journal.with_claims:
+            return ""
         question = reference.question(pod)
         refusal = beside_nominated(question, nominated_on)
         refusals = {node: why for node in question.nodes if (why := refusal(question, node)) is not None}
@@ -98,10 +101,9 @@ class EvictionJudge:
     def _hasty(self, retried: Retried) -> str:
         """Return which eviction for the pod the instance ought to have waited for; empty if for none."""
         known = retried.view.versions
-        for one in self._journal.evictions:
-            if one.by != retried.by or one.number > retried.number or one.step is not Step.DELETION:
+        for one, ordered in self._sent:
+            if one.by != retried.by or one.step is not Step.DELETION:
                 continue
-            ordered = self._order_of(one)
             if ordered is None or ordered.preemptor_uid != retried.uid or not one.is_accepted:
                 continue
             victim = self._by_version.get(("Pod", known.get(("Pod", one.uid), 0)))
@@ -115,9 +117,8 @@ class EvictionJudge:
             return f"an eviction had failed {waited_s:.3f} s before"
         return ""
 
-    def _needless(self, eviction: Eviction) -> str:
+    def _needless(self, eviction: Eviction, ordered: Ordered | None) -> str:
         """Return why the instance could know that the pod need not be evicted; empty if it had to be, as it knew."""
-        ordered = self._order_of(eviction)
         if ordered is None:
             return "it was never decided"
         if eviction.was_ending:
@@ -125,13 +126,13 @@ class EvictionJudge:
         reference, nominated_on, pod = self._as_known(eviction.view, ordered.preemptor_uid)
         if pod is None or node_of(pod) or pod["metadata"].get("deletionTimestamp"):
             return f"{ordered.preemptor_uid} did not wait any more"
-        if eviction.step is Step.CONDITION:
+        if eviction.step is Step.CONDITION or ordered.preemptor_uid in self._journal.with_claims:
             return ""
         question = reference.question(pod)
         refusal = beside_nominated(question, nominated_on)
         if fits := [node for node in question.nodes if refusal(question, node) is None]:
             return f"{ordered.preemptor_uid} fits on {fits}"
-        victims = self._victims(eviction, ordered, question)
+        victims = self._victims(ordered, question)
         if ordered.node in question.nodes:
             # As Kubernetes takes pods away: of two with one host port, the first to go frees it.
             trial = Trial(question, ordered.node, refusal)
@@ -141,26 +142,13 @@ class EvictionJudge:
                 return ""
         return f"{ordered.node} would not take {ordered.preemptor_uid} without {sorted(victims)}"
 
-    def _victims(self, eviction: Eviction, ordered: Ordered, question: Question) -> set[str]:
+    def _victims(self, ordered: Ordered, question: Question) -> set[str]:
         """Return the victims of the attempt that ordered the eviction; of more than it names, all that can be one."""
-        preempted = next(
-            one
-            for one in reversed(self._journal.preempted)
-            if one.by == eviction.by and one.uid == ordered.preemptor_uid and one.number < eviction.number
-        )
+        preempted = self._preempted[ordered.by, ordered.preemptor_uid]
         if preempted.n_victims <= _NAMED:
             return set(preempted.victims)
         on_node = question.pods_on.get(ordered.node, ())
         return {key_of(one) for one in on_node if priority(one) < priority(question.pod)}
-
-    def _order_of(self, eviction: Eviction) -> Ordered | None:
-        """Return the decision that the request carries out."""
-        ordered = (
-            one
-            for one in reversed(self._journal.ordered)
-            if one.by == eviction.by and one.victim_uid == eviction.uid and one.number < eviction.number
-        )
-        return next(ordered, None)
 
     def _as_known(
         self, view: View, uid: str
@@ -194,32 +182,37 @@ class EvictionJudge:
             )
         return reference, nominated_on, pod
 
-    def _again(self, deletion: Eviction, earlier: Sequence[Eviction]) -> str:
+    def _again(self, deletion: Eviction) -> str:
         """Return why the deletion repeats another one; empty if it does not, or if that one had no answer."""
-        own = [one for one in earlier if one.by == deletion.by]
+        if deletion.step is not Step.DELETION:
+            return ""
+        own = [one for one, _ in self._sent if _same(one) == _same(deletion)]
         if any(one.is_accepted for one in own):
             return "its deletion was accepted before"
         if deletion.was_ending and not own:
             return "a watch had shown that it ends"
         for write in self._of_pod.get(deletion.uid, ()):
             ends = write.obj is None or write.obj["metadata"].get("deletionTimestamp")
-            group = self._group(write.by)
-            if (
-                ends
-                and group == self._group(deletion.by)
-                and write.by != deletion.by
-                and write.at_s < deletion.at_s
-            ):
+            is_sibling = self._journal.group(write.by) == self._journal.group(deletion.by) != ""
+            if ends and is_sibling and write.by != deletion.by and write.at_s < deletion.at_s:
                 return f"{write.by} had deleted it"
         return ""
 
-    def _group(self, agent: str) -> str:
-        return self._group_of.get(agent.rpartition("-")[0], agent)
-
-    def _count(self) -> None:
-        deletions = {(one.by, one.uid): one for one in self._journal.evictions if one.step is Step.DELETION}
+    @property
+    def n_evictions(self) -> int:
+        """Return the pods that were evicted."""
+        deletions = {(one.by, one.uid): one for one, _ in self._sent if one.step is Step.DELETION}
         ended_by = {(one.by, uid) for uid, writes in self._of_pod.items() for one in writes if _ends(one)}
-        self.n_evictions += sum(last.is_accepted or sent in ended_by for sent, last in deletions.items())
+        return sum(last.is_accepted or sent in ended_by for sent, last in deletions.items())
+
+
+def _told(verdict: Verdict, one: Preempted | Retried | Eviction, what: str, why: str) -> Iterator[Wrong]:
+    if why:
+        yield Wrong(verdict, f"{one.by} at {one.at_s:.3f}, {what}: {why}", one.at_s)
+
+
+def _same(eviction: Eviction) -> tuple[Step, str, str]:
+    return eviction.step, eviction.by, eviction.uid
 
 
 def _ends(write: Written) -> bool:

@@ -15,29 +15,24 @@ A run is right if
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.gpu_driver import EXTENDED_RESOURCE
-from scheduler.sandbox.devcluster.kinds import NODE, POD, RESOURCE_CLAIM, JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.history import ObjectChange as StoreChange
+from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.proof.chaos.caches import placeable
-from tests.proof.chaos.exchange_users import Users, has_claims, wants_resource
+from tests.proof.chaos.exchange_users import Users
 from tests.proof.chaos.groups import group_of, is_over, left_groups, member_labels
 from tests.proof.chaos.happenings import Change
 from tests.proof.chaos.instance import OURS
-from tests.proof.chaos.journal import Journal, Written, is_terminal, key_of, node_of
-from tests.proof.chaos.judging import Judge
+from tests.proof.chaos.journal import Journal, has_claims, is_terminal, key_of, node_of, without_claims
+from tests.proof.chaos.judging import judged
 from tests.proof.chaos.release import Release
 from tests.proof.chaos.replicas import KILL_POINTS, Replica, Replicas
 from tests.proof.chaos.stage import KINDS, Embedded, Stage
-from tests.proof.chaos.verdicts import Verdict, Wrong
-from tests.proof.chaos.volume_stage import VolumeStage
-from tests.proof.history.checker import check
+from tests.proof.chaos.verdicts import Verdict, Wrong, story
 from tests.reference.fallback import marked
 from tests.support.waiting import until
 
@@ -66,7 +61,6 @@ class Exchange:
     names: str
     is_killed: bool
     wrongs: list[Wrong] = field(default_factory=list)
-    n_binds: int = 0
     #: Binds by release.
     n_binds_by: dict[str, int] = field(default_factory=dict)
     n_evictions: int = 0
@@ -77,30 +71,26 @@ class Exchange:
     n_lost: int = 0
     told: list[tuple[float, str]] = field(default_factory=list)
 
-    def story(self, last: int = 60) -> str:
+    def story(self) -> str:
         """Return what went wrong and what happened before, as text."""
-        return "\n".join(
-            [
-                f"seed {self.seed}, {self.names}{', killed' if self.is_killed else ''}:",
-                *(str(each)[:600] for each in self.wrongs[:8]),
-                "what happened last:",
-                *(f"{at_s:10.3f} {text[:200]}" for at_s, text in self.told[-last:]),
-            ]
-        )
+        return story(f"seed {self.seed}, {self.names}{', killed' * self.is_killed}", self.wrongs, self.told)
 
 
-async def exchange(seed: int, older: Release, newer: Release, folder: Path) -> Exchange:
+async def exchange(
+    seed: int, older: Release, newer: Release, folder: Path, *, is_killed: bool | None = None
+) -> Exchange:
     """
     Play the run of a seed in real time; no run repeats exactly.
 
-    Even seeds upgrade and odd ones roll back, one in three of these to upgrade again.
+    Even seeds upgrade and odd ones roll back, one in three of these to upgrade again. `is_killed`: whether replicas are
+    killed amid a bind, or end by SIGTERM; None draws it.
     """
     chance = random.Random(f"exchange {seed}")
     releases = [older, newer] if seed % 2 == 0 else [newer, older]
     if chance.random() < 1 / 3 and releases[0] is newer:
         releases.append(newer)
     names = " to ".join(release.name for release in releases)
-    outcome = Exchange(seed, names, is_killed=chance.random() < 0.5)
+    outcome = Exchange(seed, names, is_killed=chance.random() < 0.5 if is_killed is None else is_killed)
     async with DevCluster(nodes=_N_NODES, zones=3, controllers=True, gpus_per_node=_GPUS_PER_NODE) as cluster:
         run = _Run(cluster, releases, outcome, chance, folder)
         try:
@@ -122,17 +112,15 @@ class _Run:
         folder: Path,
     ) -> None:
         self._cluster, self._releases, self._outcome, self._chance = cluster, releases, outcome, chance
-        self._journal = Journal(asyncio.get_running_loop().time)
+        self._journal = Journal(asyncio.get_running_loop().time, blind_s=_BLIND_S)
         self._server = Embedded(cluster)
         self._stage = Stage(self._server, [], self._journal)
-        self._volumes = VolumeStage(cluster.store, cluster, [], self._journal)
         self._replicas = Replicas(cluster, self._journal, folder)
-        self._users = Users(cluster, self._stage, self._volumes, chance)
+        self._users = Users(self._server, self._stage, chance)
 
     async def play(self) -> None:
         """Play the run and judge it."""
         self._journal.follow(self._cluster.store)
-        self._cluster.store.history.listeners += [self._volumes.watch, self._watch]
         await self._users.begin()
         async with self._replicas as replicas:
             await asyncio.gather(*(replicas.start(self._releases[0]) for _ in range(N_REPLICAS)))
@@ -192,33 +180,9 @@ class _Run:
 
     # -- what has to hold --------------------------------------------------------------------------------------
 
-    def _watch(self, kind: Kind, change: StoreChange) -> None:
-        """Judge the bind of a pod that uses devices."""
-        obj, before = change.revision.obj, change.previous.obj if change.previous else None
-        if kind is POD and before is not None and node_of(obj) and not node_of(before):
-            for why in self._unallocated(obj):
-                self._break(Verdict.RULE, f"{key_of(obj)} was bound although {why}")
-
-    def _break(self, verdict: Verdict, text: str) -> None:
-        self._outcome.wrongs.append(Wrong(verdict, text, self._journal.now_s()))
-
-    def _unallocated(self, pod: JsonObject) -> Iterator[str]:
-        """Yield what is wrong with the claims of devices of a pod that is bound."""
-        names = [each["resourceClaimName"] for each in pod["spec"].get("resourceClaims") or ()]
-        if wants_resource(pod):
-            status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
-            names.append(status.get("resourceClaimName", ""))
-        for name in names:
-            claim = self._cluster.store.find(RESOURCE_CLAIM, pod["metadata"]["namespace"], name) or {}
-            users = [each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()]
-            if pod["metadata"]["uid"] not in users:
-                yield f"claim {name!r} is not reserved for it"
-            if pools := [pool for pool, _ in _devices(claim) if pool != node_of(pod)]:
-                yield f"claim {name} has devices of {pools}, not of {node_of(pod)}"
-
     async def _settle(self) -> None:
         """Give every node room for everything, and wait for the end that the last release has to bring about."""
-        for node in self._cluster.store.list(NODE)[0]:
+        for node in self._server.objects("Node"):
             change = {"status": {"allocatable": {"cpu": "64"}}}
             await self._stage.perform(Change("Node", key_of(node), change, "status"))
         wrongs: list[Wrong] = []
@@ -246,7 +210,8 @@ class _Run:
                 yield Wrong(Verdict.LEFT, f"{key_of(pod)}: {message}")
             elif not (_UNSUPPORTED in message or "Insufficient nvidia.com/gpu" in message):
                 yield Wrong(Verdict.LEFT, f"{key_of(pod)} is not said to be unsupported: {message}")
-        plain = {**there, "Pod": [without_claims(pod) for pod in there["Pod"] if not _waits_for_claims(pod)]}
+        plain = dict(there)
+        plain["Pod"] = [without_claims(pod) for pod in there["Pod"] if node_of(pod) or not has_claims(pod)]
         if knows_all:
             for text in left_groups(plain, frozenset({OURS})):
                 yield Wrong(Verdict.LEFT, text)
@@ -267,25 +232,23 @@ class _Run:
         ]
 
     def _judge(self) -> None:
-        outcome = self._outcome
+        outcome, journal = self._outcome, self._journal
         release_of = {each.name: each.release for each in self._replicas.all}
-        journal = replace(self._journal, written=[_plain(each) for each in self._journal.written])
-        judge = Judge(journal, dict.fromkeys(release_of, OURS), elected=release_of, blind_s=_BLIND_S)
-        outcome.wrongs += judge.wrongs()
-        broken = [*self._volumes.wrongs, *check(self._journal.history_lines())]
-        outcome.wrongs += [Wrong(Verdict.RULE, text) for text in broken]
-        for write in self._journal.written:
+        journal.group_of, journal.elected = dict.fromkeys(release_of, OURS), release_of
+        outcome.wrongs += judged(journal).wrongs
+        for write in journal.written:
             release = release_of.get(write.by.rpartition("-")[0])
             if release is None or write.kind != "Pod":
                 continue
             ends = write.obj is None or "deletionTimestamp" in write.obj["metadata"]
+            has_claims = write.obj is not None and write.obj["metadata"]["uid"] in journal.with_claims
             outcome.n_evictions += ends
             if write.bound_node:
                 n_before = outcome.n_binds_by.get(release.name, 0)
                 outcome.n_binds_by[release.name] = n_before + 1
-                outcome.n_with_claims += has_claims(write.obj or {})
+                outcome.n_with_claims += has_claims
                 outcome.n_relaxed += bool(marked(write.obj or {"metadata": {}}))
-            if not release.knows_all and (ends or (write.bound_node and has_claims(write.obj or {}))):
+            if not release.knows_all and (ends or (write.bound_node and has_claims)):
                 outcome.wrongs.append(Wrong(Verdict.STRANGE, f"{write.by} wrote {write.key}", write.at_s))
         for replica in self._replicas.all:
             if any("Traceback" in line for line in replica.lines):
@@ -297,31 +260,7 @@ class _Run:
             if set(replica.exit_codes) - {0, -9, -15, 1} or replica.exit_codes.count(1) > n_lost:
                 text = f"{replica.name} ended with {replica.exit_codes}: {replica.last_lines}"
                 outcome.wrongs.append(Wrong(Verdict.CRASH, text))
-        outcome.n_binds, outcome.told = judge.n_binds, self._journal.told
-
-
-def _devices(claim: Mapping[str, JsonObject]) -> list[tuple[str, str]]:
-    """Return the devices of a claim of devices, as (pool, name)."""
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return [(each["pool"], each["device"]) for each in (allocation.get("devices") or {}).get("results") or ()]
-
-
-def _waits_for_claims(pod: JsonObject) -> bool:
-    return has_claims(pod) and not node_of(pod)
-
-
-def without_claims(pod: JsonObject) -> JsonObject:
-    """Return the pod as the reference is to see it, which knows no devices, and of volumes only what it is told."""
-    if not has_claims(pod):
-        return pod
-    made = copy.deepcopy(pod)
-    for name in ("resourceClaims", "volumes"):
-        made["spec"].pop(name, None)
-    for container in made["spec"]["containers"]:
-        for amounts in (container.get("resources") or {}).values():
-            if isinstance(amounts, dict):
-                amounts.pop(EXTENDED_RESOURCE, None)
-    return made
+        outcome.told = journal.told
 
 
 def _without_group(pod: JsonObject) -> JsonObject:
@@ -331,10 +270,3 @@ def _without_group(pod: JsonObject) -> JsonObject:
         name: value for name, value in pod["metadata"]["labels"].items() if name not in member_labels("g", 1)
     }
     return {**pod, "metadata": {**pod["metadata"], "labels": labels}}
-
-
-def _plain(write: Written) -> Written:
-    if write.kind != "Pod":
-        return write
-    obj, before = (each if each is None else without_claims(each) for each in (write.obj, write.before))
-    return replace(write, obj=obj, before=before)

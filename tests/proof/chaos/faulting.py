@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.proof.chaos.happenings import Cut, Freeze, Kill, Leap, Misfortune, Terminate, WallClock
-from tests.proof.chaos.instance import EVICTION_KILL_POINTS, KILL_POINTS
+from tests.proof.chaos.instance import EVICTION_KILL_POINTS, KILL_POINTS, RESERVATION_KILL_POINTS
 
 _BINDINGS = r"/pods/[^/]+/binding$"
 _PODS = r"/pods/[^/]+$"
@@ -16,16 +17,46 @@ _LEASE = "leases.coordination.k8s.io"
 _KINDS = ("pods", "nodes", "namespaces")
 
 
-class FaultGenerator:
-    """Draws faults of these instances; with `evicts` they evict pods, in the midst of which they are hurt too."""
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The watches, paths and verbs of requests of claims that faults are about, and the answers that refuse them."""
 
-    def __init__(self, instances: Sequence[str], chance: random.Random, *, evicts: bool = False) -> None:
-        self._instances, self._chance = instances, chance
+    watched: tuple[str, ...]
+    paths: str
+    verbs: tuple[str, ...]
+    codes: tuple[int, ...]
+
+
+class FaultGenerator:
+    """
+    Draws faults of these instances.
+
+    With `evicts` they evict pods, in the midst of which they are hurt too. With `targets` faults are about claims, and
+    deaths between Reserve and Bind; in some runs nominations are lost too, which as upstream hold nothing up.
+    """
+
+    def __init__(
+        self,
+        instances: Sequence[str],
+        chance: random.Random,
+        *,
+        evicts: bool = False,
+        targets: Targets | None = None,
+    ) -> None:
+        self._instances, self._chance, self._targets = instances, chance, targets
+        self._watched = targets.watched if targets else _KINDS
         self._kill_points = KILL_POINTS + EVICTION_KILL_POINTS * evicts
+        if targets:
+            # At once, while pods wait there; most often where something is reserved.
+            self._kill_points += (*RESERVATION_KILL_POINTS * 2, "status arrived", "", "", "")
         kinds: tuple[tuple[int, Callable[[], list[Misfortune]]], ...] = (
             (30, self._request), (22, self._stream), (10, self._doubt), (8, self._slowness), (8, self._wire),
             (4, self._clock), (10, self._death), (3, self._history),
         )  # fmt: skip
+        if targets:
+            kinds = ((16, self._death), (9, self._stream), (11, self._claims))
+            if chance.random() < 0.3:
+                kinds = (*kinds, (4, self._nomination))
         if evicts:
             kinds = (*kinds, (25, self._eviction))
         self._kinds = [strike for _, strike in kinds]
@@ -41,7 +72,7 @@ class FaultGenerator:
         target = chance.choice(({"path": _BINDINGS}, {"path": _BINDINGS}, {"path": _STATUS}, {"kind": _LEASE},
                                 {"kind": "events.events.k8s.io"}, {"kind": chance.choice(_KINDS), "verb": "watch"},
                                 {"kind": chance.choice(_KINDS)}, {}))  # fmt: skip
-        action = chance.choice(_REQUEST_FAULTS)
+        action = chance.choice(REQUEST_FAULTS)
         if action in (Effect.LOSE_ANSWER, Effect.RESPOND_AFTER) and "path" not in target:
             # Only a write can take effect and lose its answer.
             target |= {"verb": chance.choice(("create", "update", "patch"))}
@@ -70,7 +101,7 @@ class FaultGenerator:
         return [
             Fault(
                 action=action,
-                kind=chance.choice(_KINDS),
+                kind=chance.choice(self._watched),
                 after_events=chance.choice((0, 1, 3)),
                 times=chance.choice((1, 1, 2)),
                 delay_s=delay_s if action is Effect.STALL_STREAM else 0.0,
@@ -114,7 +145,7 @@ class FaultGenerator:
     def _eviction(self) -> list[Misfortune]:
         """Return a fault of deletions, or of what is written of their pods before."""
         chance = self._chance
-        action = chance.choice(_REQUEST_FAULTS)
+        action = chance.choice(REQUEST_FAULTS)
         waits = action in (Effect.DELAY, Effect.LOSE_ANSWER)
         return [
             Fault(
@@ -127,13 +158,35 @@ class FaultGenerator:
             )
         ]
 
+    def _claims(self) -> list[Misfortune]:
+        """Return a fault of requests about claims."""
+        assert self._targets is not None
+        return [
+            self._lost(self._chance.choice(self._targets.verbs), self._targets.paths, self._targets.codes)
+        ]
+
+    def _nomination(self) -> list[Misfortune]:
+        return [self._lost("patch", _STATUS, (503,))]
+
+    def _lost(self, verb: str, path: str, codes: Sequence[int]) -> Fault:
+        chance = self._chance
+        action = chance.choice((*REQUEST_FAULTS, Effect.LOSE_ANSWER))
+        return Fault(
+            action=action,
+            verb=verb,
+            path=path,
+            code=chance.choice(codes) if action is Effect.RESPOND else 503,
+            delay_s=chance.choice((0.05, 1.0, 12.0)) if action in (Effect.DELAY, Effect.LOSE_ANSWER) else 0.0,
+            times=chance.choice((1, 2, 8)),
+        )
+
     def _history(self) -> list[Misfortune]:
         verb = self._chance.choice(("watch", "watch", "list"))
         kind = self._chance.choice(_KINDS)
         return [Fault(action=Effect.RESPOND, verb=verb, kind=kind, code=410)]
 
 
-_REQUEST_FAULTS = (Effect.RESPOND, Effect.DELAY, Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP)
+REQUEST_FAULTS = (Effect.RESPOND, Effect.DELAY, Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP)
 _STREAM_FAULTS = (
     Effect.END_STREAM, Effect.CUT_STREAM, Effect.STALL_STREAM, Effect.EXPIRE_STREAM, Effect.REPEAT_EVENT,
 )  # fmt: skip

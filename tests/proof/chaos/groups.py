@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
@@ -123,13 +123,13 @@ def as_decided(decided: Decided, pod: Pod, groups: PodGroups, members: Members) 
     )
 
 
-def placed_in_part(decided: Sequence[Decided]) -> Iterator[Wrong]:
+def placed_in_part(journal: Journal) -> Iterator[Wrong]:
     """
     Yield decisions after which fewer members have places, or have finished, than the group needs.
 
     One that once had as many on nodes is placed as it comes.
     """
-    for one in decided:
+    for one in journal.decided:
         if max(one.n_placed, one.most_bound) < one.min_count:
             text = f"{one.by} at {one.at_s:.3f}: {one.n_placed} of {one.group}, which needs {one.min_count}"
             yield Wrong(Verdict.HALF, text, one.at_s)

@@ -68,6 +68,14 @@ class AddBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class Create:
+    """Create any other object, as a user writes it."""
+
+    kind: str
+    obj: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Patch an object, or its subresource, by a merge patch."""
 
@@ -79,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete a Pod, Node or Namespace."""
+    """Delete an object; a pod with a grace period is terminating first."""
 
     kind: str
     key: str
@@ -128,7 +136,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill an instance by SIGKILL when it passes `point` (in `instance.KILL_POINTS`) after `after` more passes."""
+    """Kill an instance by SIGKILL when it passes `point` after `after` more passes; at once without a point."""
 
     instance: str
     point: str
@@ -145,7 +153,7 @@ class Terminate:
 
 
 WorldEvent: TypeAlias = (
-    AddPod | AddNode | AddNamespace | AddPriorityClass | AddBudget | Change | Remove | BindByStranger
+    AddPod | AddNode | AddNamespace | AddPriorityClass | AddBudget | Create | Change | Remove | BindByStranger
 )
 Misfortune: TypeAlias = Fault | Freeze | Cut | Leap | WallClock | Kill | Terminate
 Happening: TypeAlias = WorldEvent | Misfortune

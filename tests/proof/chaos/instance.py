@@ -43,6 +43,8 @@ from tests.proof.chaos.told import Told
 
 #: So long that no run reaches the flush of unschedulable pods.
 _NEVER_FLUSHED_S = 1e6
+#: The time of day at the zero of the loop's clock.
+DAY_S = 1.8e9
 #: The schedulerName of most runs.
 OURS = "ours"
 ELECTION = LeaderElection(True, 15.0, 10.0, 2.0, resource_name="chaos")
@@ -163,7 +165,7 @@ class Instance:
             return loop.time() + self.leapt_s
 
         def clock_s() -> float:
-            return 1.8e9 + loop.time() + self.wall_offset_s
+            return DAY_S + loop.time() + self.wall_offset_s
 
         stream = io.StringIO()
         logger = logging.Logger(self.identity, level=logging.DEBUG)
@@ -318,11 +320,10 @@ def few_instances(port: int, journal: Journal, holder: Callable[[], str], *, ele
 
 def _eviction(request: Request, agent: str, told: Told, journal: Journal) -> Eviction | None:
     """Return the record of a request of an eviction; None for any other one."""
-    if request.method == "DELETE":
+    if request.method == "DELETE" and "/pods/" in request.path:
         step, uid = Step.DELETION, msgspec.json.decode(request.body)["preconditions"]["uid"]
     elif request.method == "PATCH" and b'"DisruptionTarget"' in request.body:
         step, uid = Step.CONDITION, msgspec.json.decode(request.body)["metadata"]["uid"]
     else:
         return None
-    number, at_s = journal.next_number(), journal.now_s()
-    return Eviction(number, at_s, agent, step, uid, told.is_ending(uid), told.view())
+    return Eviction(journal.now_s(), agent, step, uid, told.is_ending(uid), told.view())

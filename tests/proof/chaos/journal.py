@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """An instance chose a node for a pod."""
+    """An instance chose a node for a pod, which it binds there, at once or once what it reserves is written."""
 
     at_s: float
     #: Name of the instance and number of its life.
@@ -70,23 +70,8 @@ class Decided:
     min_count: int = 0
     #: The most members that the instance was told to be on nodes at one moment.
     most_bound: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """
-    An instance chose a node for a pod, which it binds there, at once or once what it reserves is written.
-
-    `version`: of the newest pod that it had been told of. `headed`: the node of its last choice by UID of a pod; empty
-    once it has given that up.
-    """
-
-    by: str
-    uid: str
-    key: str
-    node: str
-    version: int
-    headed: Mapping[str, str]
+    #: The node of its last decision by UID of a pod; empty once it has given that up.
+    headed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +107,9 @@ class Preempted:
     """
     An instance nominated a pod to a node, and others are to leave it.
 
-    `number`: records of evictions are numbered in their order, as many happen at one moment. `victims`: namespace/name,
-    at most ten of `n_victims`. `view`: before the attempt.
+    `victims`: namespace/name, at most ten of `n_victims`. `view`: before the attempt.
     """
 
-    number: int
     at_s: float
     by: str
     uid: str
@@ -145,7 +128,6 @@ class Retried:
     `failed_before_s`: the seconds, by the instance's clock, since an eviction for the pod failed; None if none has.
     """
 
-    number: int
     at_s: float
     by: str
     uid: str
@@ -170,7 +152,6 @@ class Eviction:
     there was none.
     """
 
-    number: int
     at_s: float
     by: str
     step: Step
@@ -187,10 +168,8 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An instance began to evict a pod from a node for another one; `number`: as of `Preempted`."""
+    """An instance began to evict a pod from a node for another one."""
 
-    number: int
-    at_s: float
     by: str
     preemptor_uid: str
     victim_uid: str
@@ -200,25 +179,42 @@ class Ordered:
 
 @dataclass
 class Journal:
-    """The records of one run."""
+    """
+    The records of one run.
+
+    Attributes:
+        group_of: the name of an instance -> the scheduler that it belongs to; other writers are third parties.
+        elected: the names of the instances that may bind only with the Lease.
+        blind_s: the longest delay of an instance's watches, if no decisions are recorded.
+    """
 
     now_s: Callable[[], float]
+    group_of: Mapping[str, str] = field(default_factory=dict)
+    elected: Collection[str] = ()
+    blind_s: float | None = None
+    #: Pods in it have no claims, of which the reference knows nothing; these are in the history.
     written: list[Written] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
-    preempted: list[Preempted] = field(default_factory=list)
-    retried: list[Retried] = field(default_factory=list)
-    ordered: list[Ordered] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
+    #: What is known of evictions, in its order.
+    evictions: list[Preempted | Retried | Ordered | Eviction] = field(default_factory=list)
     #: (instance and its life, UID of the victim) of every Preempted event.
     reported: list[tuple[str, str]] = field(default_factory=list)
-    #: Is called with each choice of a node, at once.
-    on_choice: Callable[[Choice], None] = lambda _: None
+    #: The UIDs of pods that lost their place between Reserve and Bind to others, while writes for them were under way.
+    outbid: set[str] = field(default_factory=set)
     #: Nominations that an instance kept although a watch had shown the end of their node, with the moment.
     outlived: list[tuple[float, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
+    #: Whether a write of a nomination may have failed, which as upstream holds nothing up.
+    may_lose_nominations: bool = False
+    #: The UIDs of pods with claims.
+    with_claims: set[str] = field(default_factory=set)
     #: The events of the history that `tests.proof.history` checks: their type, and their other fields.
     history: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+
+    def group(self, agent: str) -> str:
+        """Return the scheduler that a life of an instance belongs to; empty for a third party."""
+        return self.group_of.get(agent.rpartition("-")[0], "")
 
     def history_lines(self) -> Iterator[bytes]:
         """Yield the history until now as JSON lines."""
@@ -249,15 +245,14 @@ class Journal:
 
     #: The newest version.
     version: int = 0
-    _n_numbers: int = 0
-
-    def next_number(self) -> int:
-        """Return the number of the next record of an eviction."""
-        self._n_numbers += 1
-        return self._n_numbers
 
     def add(self, written: Written) -> None:
         """Record a write."""
+        if written.kind == "Pod":
+            if written.obj is not None and has_claims(written.obj):
+                self.with_claims.add(written.obj["metadata"]["uid"])
+            obj, before = (one and without_claims(one) for one in (written.obj, written.before))
+            written = replace(written, obj=obj, before=before)
         self.written.append(written)
         self.version = max(self.version, written.version)
 
@@ -278,6 +273,42 @@ class Journal:
     ) -> None:
         shown = None if gone else obj
         self.add(Written(version, self.now_s(), kind.kind, key_of(obj), shown, before, user_agent.get()))
+
+
+def has_claims(pod: JsonObject) -> bool:
+    """Return whether the pod has volumes or devices, or requests devices as an extended resource."""
+    return bool(pod["spec"].get("resourceClaims") or volume_claims(pod) or wants_extended(pod))
+
+
+def volume_claims(pod: JsonObject) -> list[str]:
+    """Return the names of the pod's claims of volumes."""
+    claims = (each.get("persistentVolumeClaim") for each in pod["spec"].get("volumes") or ())
+    return [each["claimName"] for each in claims if each]
+
+
+def wants_extended(pod: JsonObject) -> bool:
+    """Return whether the pod requests an extended resource, all of which are devices here."""
+    requests = ((each.get("resources") or {}).get("requests") or {} for each in pod["spec"]["containers"])
+    return any("/" in name for names in requests for name in names)
+
+
+def without_claims(pod: JsonObject) -> JsonObject:
+    """Return the pod as the reference is to see it, which knows no devices, and of volumes only what it is told."""
+    if not has_claims(pod):
+        return pod
+    containers = [
+        {
+            **each,
+            "resources": {name: _plain(amounts) for name, amounts in (each.get("resources") or {}).items()},
+        }
+        for each in pod["spec"]["containers"]
+    ]
+    spec = {name: value for name, value in pod["spec"].items() if name not in ("resourceClaims", "volumes")}
+    return {**pod, "spec": {**spec, "containers": containers}}
+
+
+def _plain(amounts: JsonObject) -> JsonObject:
+    return {name: amount for name, amount in amounts.items() if "/" not in name}
 
 
 def node_of(obj: JsonObject | None) -> str:

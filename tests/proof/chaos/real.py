@@ -68,7 +68,7 @@ class Real:
         self._api, self._seen, self.faults = api, seen, faults
 
     def objects(self, kind: str) -> list[JsonObject]:
-        return list(self._seen.objects[kind].values())
+        return list(self._seen.objects.get(kind, {}).values())
 
     async def create(self, kind: str, obj: JsonObject) -> None:
         meta = obj["metadata"]

@@ -12,9 +12,11 @@ import io
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
@@ -24,137 +26,34 @@ from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
-from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
+from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.tools.enforcer.limits import EvictionLimits, RebalanceLimits
 from scheduler.tools.enforcer.loop import EnforcerDaemon, Options
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from tests.proof.chaos.instance import OURS, Instance
-from tests.proof.chaos.journal import Journal, Written, is_terminal, node_of
+from tests.proof.chaos.instance import OURS
+from tests.proof.chaos.journal import Journal, Written, is_terminal, key_of, node_of
 from tests.proof.chaos.stage import Embedded
-from tests.proof.chaos.venue import Opened, Pace, Setting, pass_kill_points
+from tests.proof.chaos.verdicts import Verdict, Wrong
 from tests.proof.chaos.world import NAMESPACES, ZONES
 from tests.support import build
 
-AGENT = "enforcer"
+_AGENT = "enforcer"
 #: The `app` label of the pods with a budget.
 GUARDED = "plain"
 LIMITS = RebalanceLimits(min_gain=10, hold_s=2.0, pause_s=3.0, cool_down_s=5.0)
 #: Until when nodes change, and how often.
-WEATHER_S = 300.0
+_WEATHER_S = 300.0
 _CHANGE_S = 15.0
+#: The last events come when there was time for every move that is left, and the moves have ended so long before.
+LAST_AT_S = _WEATHER_S + 250.0
+_QUIET_S = 100.0
 #: How often the controller looks.
 _LOOK_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """A pod that a life of the enforcer evicted, and whether its budget had been used up."""
-
-    at_s: float
-    by: str
-    uid: str
-    workload: tuple[str, str]
-    node: str
-    breaks_budget: bool
-
-
-@dataclass
-class RebalancedVenue:
-    """The embedded cluster with the enforcer and the controller, which live as long as it is open."""
-
-    seed: int
-    #: Before the end there is time for every move that is left.
-    pace: Pace = field(default_factory=lambda: Pace(last_at_s=WEATHER_S + 250.0, n_last=1))
-    n_lives: int = 0
-    #: Requests of the enforcer that change or delete a pod in another way than by an eviction.
-    others: list[str] = field(default_factory=list)
-    crashes: list[str] = field(default_factory=list)
-
-    @asynccontextmanager
-    async def opened(self, journal: Journal, setting: Setting) -> AsyncIterator[Opened]:
-        """Open the cluster for the duration of the run."""
-        async with DevCluster(
-            bookmark_interval_s=setting.bookmarks_s, history_capacity=setting.history
-        ) as cluster:
-            journal.follow(cluster.store)
-            cluster.arrivals.append(self._on_arrival)
-            server = Owning(cluster)
-            tasks = [
-                asyncio.create_task(self._live(cluster)),
-                asyncio.create_task(control(cluster, journal, server)),
-                asyncio.create_task(_weather(server, journal, random.Random(f"weather {self.seed}"))),
-            ]
-
-            def listen(instances: Sequence[Instance]) -> None:
-                pass_kill_points(cluster, instances, journal)
-
-            try:
-                yield Opened(server, cluster.port, str, listen)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                ended = await asyncio.gather(*tasks, return_exceptions=True)
-                self.crashes += [repr(one) for one in ended if isinstance(one, Exception)]
-
-    def _on_arrival(self, agent: str, method: str, path: str) -> None:
-        if (
-            agent.startswith(AGENT)
-            and "/pods/" in path
-            and method != "GET"
-            and not path.endswith("/eviction")
-        ):
-            self.others.append(f"{method} {path}")
-
-    async def _live(self, cluster: DevCluster) -> None:
-        """Run lives of the enforcer, each of which loses evictions; until nodes stay as they are it dies soon."""
-        chance = random.Random(f"lives {self.seed}")
-        loop = asyncio.get_running_loop()
-        calm_s = loop.time() + WEATHER_S
-        while True:
-            self.n_lives += 1
-            lost = chance.choice((Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.RESPOND, Effect.DROP))
-            cluster.faults.add(Fault(action=lost, path="/eviction$", times=chance.choice((1, 2)), code=500))
-            with suppress(TimeoutError):
-                life_s = chance.choice((8.0, 30.0, 100.0))
-                async with asyncio.timeout(life_s if loop.time() < calm_s else None):
-                    await self._live_once(cluster.port)
-            await asyncio.sleep(chance.choice((0.1, 2.0)))
-
-    async def _live_once(self, port: int) -> None:
-        logger = logging.Logger(AGENT)
-        logger.addHandler(logging.StreamHandler(io.StringIO()))
-        settings = default_settings()
-        profile = replace(settings.profiles[0], scheduler_name=OURS)
-        options = Options(
-            settings=replace(settings, profiles=(profile,)),
-            election=None,
-            limits=EvictionLimits(),
-            protected=frozenset(),
-            rebalance=LIMITS,
-            dry_run=False,
-            master=None,
-            serving=ServingOptions("127.0.0.1", 0),
-            verbosity=0,
-            log_format="text",
-        )
-        credentials = await load_credentials(
-            kubeconfig=None, master=f"http://127.0.0.1:{port}", environ={"HOME": "/nonexistent"}
-        )
-        now_s = asyncio.get_running_loop().time
-        agent = f"{AGENT}-{self.n_lives}"
-        async with KubeClient(credentials, user_agent=agent, now_s=now_s) as client:
-            metrics = EnforcementMetrics(version="chaos")
-            connection = Connection(client, Logger(logger))
-            await EnforcerDaemon(options, metrics, connection, now_s=now_s).run()
-
-
 class Owning(Embedded):
     """The embedded cluster, in which every pod has an owner and every guarded pod a budget."""
-
-    def __init__(self, cluster: DevCluster) -> None:
-        super().__init__(cluster)
-        self._n_budgets = 0
 
     async def create(self, kind: str, obj: JsonObject) -> None:
         """Create the object, a pod with its owner, and a namespace with its budget."""
@@ -163,20 +62,72 @@ class Owning(Embedded):
             obj["metadata"]["ownerReferences"] = [{**build.owned_by("ReplicaSet", app), "uid": app}]
         await super().create(kind, obj)
         if kind == "Namespace" and obj["metadata"]["name"] in NAMESPACES:
-            budget = {
-                "metadata": {"name": GUARDED},
-                "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": GUARDED}}},
-            }
-            self._store.create(POD_DISRUPTION_BUDGET, obj["metadata"]["name"], budget)
+            guards = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": GUARDED}}}
+            metadata = {"name": GUARDED, "namespace": obj["metadata"]["name"]}
+            await super().create("PodDisruptionBudget", {"metadata": metadata, "spec": guards})
 
 
-async def _weather(server: Owning, journal: Journal, chance: random.Random) -> None:
+def beside(
+    server: Embedded, cluster: DevCluster, journal: Journal, seed: int
+) -> list[Coroutine[Any, Any, None]]:
+    """Return what goes on beside the scheduler until it is cancelled."""
+    return [
+        _enforce(cluster, journal, random.Random(f"lives {seed}")),
+        _control(server, journal),
+        _weather(server, journal, random.Random(f"weather {seed}")),
+    ]
+
+
+async def _enforce(cluster: DevCluster, journal: Journal, chance: random.Random) -> None:
+    """Run lives of the enforcer, each of which loses evictions; until nodes stay as they are it dies soon."""
+    loop, number = asyncio.get_running_loop(), 0
+    calm_s = loop.time() + _WEATHER_S
+    while True:
+        number += 1
+        lost = chance.choice((Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.RESPOND, Effect.DROP))
+        cluster.faults.add(Fault(action=lost, path="/eviction$", times=chance.choice((1, 2)), code=500))
+        journal.tell(f"{_AGENT}-{number} is born")
+        with suppress(TimeoutError):
+            life_s = chance.choice((8.0, 30.0, 100.0))
+            async with asyncio.timeout(life_s if loop.time() < calm_s else None):
+                await _live(cluster.port, f"{_AGENT}-{number}")
+        await asyncio.sleep(chance.choice((0.1, 2.0)))
+
+
+async def _live(port: int, agent: str) -> None:
+    logger = logging.Logger(agent)
+    logger.addHandler(logging.StreamHandler(io.StringIO()))
+    settings = default_settings()
+    profile = replace(settings.profiles[0], scheduler_name=OURS)
+    options = Options(
+        settings=replace(settings, profiles=(profile,)),
+        election=None,
+        limits=EvictionLimits(),
+        protected=frozenset(),
+        rebalance=LIMITS,
+        dry_run=False,
+        master=None,
+        serving=ServingOptions("127.0.0.1", 0),
+        verbosity=0,
+        log_format="text",
+    )
+    credentials = await load_credentials(
+        kubeconfig=None, master=f"http://127.0.0.1:{port}", environ={"HOME": "/nonexistent"}
+    )
+    now_s = asyncio.get_running_loop().time
+    async with KubeClient(credentials, user_agent=agent, now_s=now_s) as client:
+        connection = Connection(client, Logger(logger))
+        await EnforcerDaemon(options, EnforcementMetrics(version="chaos"), connection, now_s=now_s).run()
+
+
+async def _weather(server: Embedded, journal: Journal, chance: random.Random) -> None:
     """Change a node now and then, which makes other places better."""
     loop = asyncio.get_running_loop()
-    end_s = loop.time() + WEATHER_S
+    end_s = loop.time() + _WEATHER_S
     while loop.time() < end_s:
         await asyncio.sleep(_CHANGE_S)
         name = chance.choice([node["metadata"]["name"] for node in server.objects("Node")])
+        change: JsonObject
         if chance.random() < 0.5:
             change, subresource = {"metadata": {"labels": {build.ZONE: chance.choice(ZONES)}}}, None
         else:
@@ -186,33 +137,33 @@ async def _weather(server: Owning, journal: Journal, chance: random.Random) -> N
         journal.tell(f"weather: {name} {change}")
 
 
-async def control(cluster: DevCluster, journal: Journal, server: Owning) -> None:
+async def _control(server: Embedded, journal: Journal) -> None:
     """Start bound pods, end and replace evicted ones, and count for budgets, until cancelled."""
     replaced: set[str] = set()
     while True:
         await asyncio.sleep(_LOOK_S)
         for pod in server.objects("Pod"):
-            meta = pod["metadata"]
-            if meta["uid"] not in replaced and _is_evicted(pod):
-                replaced.add(meta["uid"])
+            uid = pod["metadata"]["uid"]
+            if uid not in replaced and _is_evicted(pod) and pod["metadata"].get("deletionTimestamp"):
+                replaced.add(uid)
                 with suppress(StatusError):
-                    cluster.store.delete(POD, meta["namespace"], meta["name"], grace_period_s=0)
+                    await server.delete("Pod", key_of(pod), 0)
                 with suppress(StatusError):
                     await server.create("Pod", _replacement(pod, len(replaced)))
-                journal.tell(f"replaced {meta['name']}")
+                journal.tell(f"replaced {key_of(pod)}")
             elif node_of(pod) and (pod.get("status") or {}).get("phase", "Pending") == "Pending":
-                running = {
-                    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-                }
-                cluster.store.patch(POD, meta["namespace"], meta["name"], running, subresource="status")
-        for budget in cluster.store.list(POD_DISRUPTION_BUDGET)[0]:
-            _count(cluster, budget, server.objects("Pod"))
+                running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+                await server.patch("Pod", key_of(pod), {"status": running}, "status")
+        for budget in server.objects("PodDisruptionBudget"):
+            counted = _counted(budget, server.objects("Pod"))
+            if any((budget.get("status") or {}).get(name) != value for name, value in counted.items()):
+                await server.patch("PodDisruptionBudget", key_of(budget), {"status": counted}, "status")
 
 
 def _is_evicted(pod: JsonObject) -> bool:
+    """Return whether an eviction has begun; the condition is written first."""
     conditions = (pod.get("status") or {}).get("conditions") or []
-    evicted = any(one["type"] == "DisruptionTarget" for one in conditions)
-    return evicted and bool(pod["metadata"].get("deletionTimestamp"))
+    return any(one["type"] == "DisruptionTarget" for one in conditions)
 
 
 def _replacement(pod: JsonObject, number: int) -> JsonObject:
@@ -233,22 +184,18 @@ def _replacement(pod: JsonObject, number: int) -> JsonObject:
     return {"metadata": metadata, "spec": spec}
 
 
-def _count(cluster: DevCluster, budget: JsonObject, pods: list[JsonObject]) -> None:
+def _counted(budget: JsonObject, pods: list[JsonObject]) -> JsonObject:
+    """Return what the budget's status has to say."""
     meta = budget["metadata"]
     mine = [one for one in pods if _is_guarded(one, meta["namespace"])]
-    n_healthy = sum(map(_is_healthy, mine))
-    counted = {
+    n_healthy, n_desired = sum(map(_is_healthy, mine)), max(0, len(mine) - 1)
+    return {
         "observedGeneration": meta.get("generation", 1),
         "currentHealthy": n_healthy,
-        "desiredHealthy": max(0, len(mine) - 1),
-        "disruptionsAllowed": max(0, n_healthy - max(0, len(mine) - 1)),
+        "desiredHealthy": n_desired,
+        "disruptionsAllowed": max(0, n_healthy - n_desired),
         "disruptedPods": None,
     }
-    if any((budget.get("status") or {}).get(name) != value for name, value in counted.items()):
-        change = {"status": counted}
-        cluster.store.patch(
-            POD_DISRUPTION_BUDGET, meta["namespace"], meta["name"], change, subresource="status"
-        )
 
 
 def _is_guarded(pod: JsonObject, namespace: str) -> bool:
@@ -260,31 +207,59 @@ def _is_healthy(pod: JsonObject) -> bool:
     return bool(node_of(pod)) and not pod["metadata"].get("deletionTimestamp")
 
 
-def evictions(journal: Journal) -> Iterator[Eviction]:
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that a life of the enforcer evicted, and whether its budget had been used up."""
+
+    at_s: float
+    by: str
+    key: str
+    #: The namespace, the owner and the node of the pod.
+    place: tuple[str, str, str]
+    breaks_budget: bool
+
+
+def moves(journal: Journal) -> Iterator[Move]:
     """Yield every pod that the enforcer evicted, in order."""
     pods: dict[str, JsonObject] = {}
     for one in journal.written:
         if one.kind != "Pod":
             continue
-        if _begins_end(one) and one.by.startswith(AGENT):
-            pod = one.before
-            assert pod is not None
-            meta = pod["metadata"]
-            namespace, app = meta["namespace"], meta["ownerReferences"][0]["name"]
-            mine = [each for each in pods.values() if _is_guarded(each, namespace)]
-            n_unhealthy = sum(not _is_healthy(each) for each in mine)
-            yield Eviction(
-                one.at_s,
-                one.by,
-                meta["uid"],
-                (namespace, app),
-                node_of(pod),
-                breaks_budget=_is_guarded(pod, namespace) and n_unhealthy > 0,
-            )
-        if one.obj is None:
-            pods.pop(one.key, None)
-        else:
+        if one.by.startswith(_AGENT) and (pod := one.before) is not None and _begins_end(one):
+            namespace, app = pod["metadata"]["namespace"], pod["metadata"]["ownerReferences"][0]["name"]
+            is_used_up = any(_is_guarded(each, namespace) and not _is_healthy(each) for each in pods.values())
+            breaks_budget = _is_guarded(pod, namespace) and is_used_up
+            yield Move(one.at_s, one.by, one.key, (namespace, app, node_of(pod)), breaks_budget)
+        pods.pop(one.key, None)
+        if one.obj is not None:
             pods[one.key] = one.obj
+
+
+def moves_kept(journal: Journal) -> Iterator[Wrong]:
+    """
+    Yield what the enforcer ought not to have done.
+
+    It evicts through the Eviction API alone, one pod per pause, none whose budget is used up, and in one life none from
+    where its like has left; the moves end once nodes stay as they are.
+    """
+    for one in journal.written:
+        if one.kind == "Pod" and one.by.startswith(_AGENT) and not (one.obj is None or _is_evicted(one.obj)):
+            yield Wrong(Verdict.MOVE, f"{one.by} wrote {one.key}, and evicts nobody by that", one.at_s)
+    found = list(moves(journal))
+    for place, times in Counter((one.by, one.place) for one in found).items():
+        if times > 1:
+            yield Wrong(Verdict.MOVE, f"{times} pods had to leave {place}")
+    last_at_s = next((at_s for at_s, kind, _ in journal.history if kind == "BEGIN"), 0.0) + LAST_AT_S
+    for move in found:
+        if move.breaks_budget:
+            yield Wrong(Verdict.MOVE, f"{move.by} evicted {move.key}, whose budget was used up", move.at_s)
+        if last_at_s - _QUIET_S <= move.at_s < last_at_s:
+            yield Wrong(
+                Verdict.MOVE, f"{move.by} evicted {move.key}, long after nodes had changed", move.at_s
+            )
+    for first, then in pairwise(found):
+        if then.at_s - first.at_s < (LIMITS.pause_s if first.by == then.by else LIMITS.hold_s):
+            yield Wrong(Verdict.MOVE, f"{then.by} evicted {then.key} too soon after {first.key}", then.at_s)
 
 
 def _begins_end(written: Written) -> bool:
@@ -292,8 +267,3 @@ def _begins_end(written: Written) -> bool:
     if before is None or before["metadata"].get("deletionTimestamp"):
         return False
     return written.obj is None or bool(written.obj["metadata"].get("deletionTimestamp"))
-
-
-def most_per_place(found: list[Eviction]) -> int:
-    """Return how often one life of the enforcer evicted pods of one workload from one node, at most."""
-    return max(Counter((one.by, one.workload, one.node) for one in found).values(), default=0)

@@ -92,10 +92,6 @@ class Replica:
 
         await until(is_ready, timeout_s=_READY_AFTER_S, what=f"readiness of {self.name}")
 
-    async def lives(self) -> int:
-        """Return the number of processes so far."""
-        return self.n_lives
-
     async def cached(self) -> tuple[float, float]:
         """Return the numbers of cached and of assumed pods of the process."""
         if self.daemon is None:
@@ -159,12 +155,6 @@ class Replicas:
     def running(self) -> list[Replica]:
         """Return the replicas that are not leaving."""
         return [each for each in self.all if not each.is_leaving]
-
-    @property
-    def leader(self) -> Replica | None:
-        """Return the replica whose running process holds the Lease."""
-        holder = self._holder()
-        return next((each for each in self.all if each.agent == holder), None)
 
     async def start(self, release: Release) -> Replica:
         """Start a replica and wait until it is ready."""

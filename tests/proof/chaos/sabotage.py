@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -39,7 +39,8 @@ from tests.proof.chaos.happenings import (
     Script,
 )
 from tests.proof.chaos.instance import OURS
-from tests.proof.chaos.run import Outcome, Shape, replay, run
+from tests.proof.chaos.kinds import Shape
+from tests.proof.chaos.run import Outcome, replay, run
 from tests.proof.chaos.verdicts import Verdict
 
 
@@ -49,15 +50,13 @@ class Sabotage:
 
     name: str
     #: The attribute that is replaced, and its replacement.
-    owner: Any
-    attribute: str
-    instead: Any
+    guard: tuple[Any, str, Any]
     shape: Shape
     verdict: Verdict
     #: Seeds are tried from here on; one of the first few finds the missing guard.
-    first_seed: int = 0
+    first_seed: int
     #: The run's happenings until 12 s, where the drawn ones seldom need the guard; else they are drawn.
-    script: Script = ()
+    script: Script
 
     def played(self, seed: int) -> Outcome:
         """Return the run of the seed."""
@@ -67,111 +66,31 @@ class Sabotage:
 
     def committed(self) -> mock._patch[Any]:
         """Remove the guard for the duration of the block."""
-        return mock.patch.object(self.owner, self.attribute, self.instead)
+        return mock.patch.object(*self.guard)
 
 
-async def _never_looked_up(_self: Binder, pod: Pod, _node_name: str, _doubt: Doubt) -> str:
-    """Take a bind without an answer for failed, without reading the pod."""
-    return f'pods "{pod.name}" not found'
+SABOTAGES: list[Sabotage] = []
+_T = TypeVar("_T")
 
 
-def _always_lead(self: Scheduler) -> bool:
-    """Let every instance with full caches bind."""
-    self._caught_up = True
-    return True
+def _sabotage(
+    owner: Any, attribute: str, shape: Shape, verdict: Verdict, first_seed: int = 0, script: Script = ()
+) -> Callable[[_T], _T]:
+    """Return a decorator by which a function, whose name says what is missing, replaces the attribute."""
 
+    def enter(instead: _T) -> _T:
+        name = str(getattr(instead, "__name__", "")).replace("_", " ")
+        SABOTAGES.append(Sabotage(name, (owner, attribute, instead), shape, verdict, first_seed, script))
+        return instead
 
-def _assume_nothing(_self: ClusterState, _pod: Pod, _node_name: str) -> None:
-    """Count a decision only when the watch shows it."""
-
-
-def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
-    """Bind any pod of the name."""
-    assert uid
-    return _WHOLE_BIND(uid="", **settings)
+    return enter
 
 
 _WHOLE_BIND = requests.bind
 _WHOLE_ON_EVENT = PodQueue.on_event
 _WHOLE_COUNT_USAGE = NodeTable.count_usage
-
-
-def _tell_no_departures(
-    self: PodQueue, event: ClusterEvent, old: object, new: object, now_s: float, **only: Any
-) -> None:
-    """Drop events of deletions."""
-    if new is not None:
-        _WHOLE_ON_EVENT(self, event, old, new, now_s, **only)
-
-
-def _forget_failures(
-    _self: PodQueue, _queued: QueuedPod, _unschedulable_plugins: frozenset[str], _now_s: float
-) -> None:
-    """Drop a pod that found no node."""
-
-
-def _nothing_vanishes(self: Store[Any], _changes: list[changes.Change[Any]]) -> None:
-    """Keep objects that a relist no longer has."""
-    for shard in self._shards:
-        shard.unlisted = {}
-
-
-def _keep_room(self: NodeTable, row: int, usage: Usage, delta: int) -> None:
-    """Never free host ports."""
-    ports = usage.host_ports if delta > 0 else ()
-    _WHOLE_COUNT_USAGE(self, row, Usage(usage.requested, usage.non_zero, ports), delta)
-
-
 _WHOLE_ON_EVICTION_DUE = UnfitPods.on_eviction_due
-
-
-def _begin_always(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
-    """Write the condition of every victim that was chosen."""
-    if due.step is EvictionStep.CONDITION:
-        return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
-    return _WHOLE_ON_EVICTION_DUE(self, due)
-
-
-def _need_what_was_begun(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
-    """Delete every victim that still runs, for a pod that is still pending."""
-    return _WHOLE_ON_EVICTION_DUE(self, replace(due, step=EvictionStep.CONDITION))
-
-
-def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
-    """Try a pod without a pause after an eviction that failed."""
-    self.activate(uid, now_s)
-
-
-def _withdraw_nothing(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
-    """Keep the nominations to a node that is gone."""
-    return []
-
-
 _WHOLE_EVICT = Preemptions._evict
-
-
-def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
-    """Try a pod once its evictions are answered, whatever watches show."""
-    evictions = list(_WHOLE_EVICT(self, running, victims))
-    running.unseen.clear()
-    return iter(evictions)
-
-
-def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
-    """Evict a pod again that is being evicted for another one."""
-    for victim in victims:
-        self._records.at(victim.uid).evicted_by = ""
-    return _WHOLE_EVICT(self, running, victims)
-
-
-def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
-    """Forget what the API server deletes until a watch shows it."""
-    return victim.terminating
-
-
-def _protect_nobody(_self: ClusterView, _budget: DisruptionBudget) -> Rows:
-    """Find no label set that a PodDisruptionBudget protects."""
-    return np.zeros(0, dtype=np.intp)
 
 
 _BEGIN: Script = (
@@ -241,101 +160,114 @@ _PROTECTED: Script = (
     (4.0, AddPod("red/critical", "lone critical", OURS)),
 )
 
-SABOTAGES = (
-    Sabotage(
-        "lost answers are not settled",
-        Binder,
-        "_settle",
-        _never_looked_up,
-        Shape.ALONE,
-        Verdict.STRANGE,
-        2,
-    ),
-    Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
-    Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
-    Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 28),
-    Sabotage(
-        "departures wake nobody",
-        PodQueue,
-        "on_event",
-        _tell_no_departures,
-        Shape.ALONE,
-        Verdict.LEFT,
-        9,
-    ),
-    Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
-    Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
-    Sabotage("ports stay taken", NodeTable, "count_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
-    Sabotage(
-        "no check before a condition",
-        UnfitPods,
-        "on_eviction_due",
-        _begin_always,
-        Shape.RANKED,
-        Verdict.NEEDLESS,
-        script=_ENDS_BY_ITSELF,
-    ),
-    Sabotage(
-        "no check before a deletion",
-        UnfitPods,
-        "on_eviction_due",
-        _need_what_was_begun,
-        Shape.RANKED,
-        Verdict.NEEDLESS,
-        script=_OTHER_ROOM,
-    ),
-    Sabotage(
-        "no pause after a deletion that failed",
-        PodQueue,
-        "back_off",
-        _try_at_once,
-        Shape.RANKED,
-        Verdict.EARLY,
-        script=_DENIED,
-    ),
-    Sabotage(
-        "nominations outlive their node",
-        UnfitPods,
-        "withdraw_nominations",
-        _withdraw_nothing,
-        Shape.RANKED,
-        Verdict.STALE,
-        script=_NODE_GOES,
-    ),
-    Sabotage(
-        "ends of victims are not awaited",
-        Preemptions,
-        "_evict",
-        _see_no_end,
-        Shape.RANKED,
-        Verdict.EARLY,
-        script=_WHILE_ITS_END_IS_NOT_SHOWN,
-    ),
-    Sabotage(
-        "victims are evicted for each preemptor",
-        Preemptions,
-        "_evict",
-        _begin_again,
-        Shape.RANKED,
-        Verdict.AGAIN,
-        script=_WHILE_IT_IS_DELETED,
-    ),
-    Sabotage(
-        "victims that the server deletes are evicted again",
-        Preemptions,
-        "is_terminating",
-        _see_ends_only,
-        Shape.RANKED,
-        Verdict.AGAIN,
-        script=_WHILE_ITS_END_IS_NOT_SHOWN,
-    ),
-    Sabotage(
-        "budgets are no matter",
-        ClusterView,
-        "label_sets_of",
-        _protect_nobody,
-        Shape.RANKED,
-        Verdict.VICTIM,
-        script=_PROTECTED,
-    ),
-)
+
+@_sabotage(Binder, "_settle", Shape.ALONE, Verdict.STRANGE, 2)
+async def lost_answers_are_not_settled(_self: Binder, pod: Pod, _node_name: str, _doubt: Doubt) -> str:
+    """Take a bind without an answer for failed, without reading the pod."""
+    return f'pods "{pod.name}" not found'
+
+
+@_sabotage(ClusterState, "assume", Shape.ALONE, Verdict.RULE)
+def nothing_is_assumed(_self: ClusterState, _pod: Pod, _node_name: str) -> None:
+    """Count a decision only when the watch shows it."""
+
+
+@_sabotage(Scheduler, "_leads", Shape.ELECTED, Verdict.LEASE)
+def the_lease_is_no_matter(self: Scheduler) -> bool:
+    """Let every instance with full caches bind."""
+    self._caught_up = True
+    return True
+
+
+@_sabotage(requests, "bind", Shape.ALONE, Verdict.STRANGE, 28)
+def binds_name_no_uid(*, uid: str, **settings: Any) -> requests.Request:
+    """Bind any pod of the name."""
+    assert uid
+    return _WHOLE_BIND(uid="", **settings)
+
+
+@_sabotage(PodQueue, "on_event", Shape.ALONE, Verdict.LEFT, 9)
+def departures_wake_nobody(
+    self: PodQueue, event: ClusterEvent, old: object, new: object, now_s: float, **only: Any
+) -> None:
+    """Drop events of deletions."""
+    if new is not None:
+        _WHOLE_ON_EVENT(self, event, old, new, now_s, **only)
+
+
+@_sabotage(PodQueue, "put_back", Shape.ALONE, Verdict.LEFT)
+def failures_are_forgotten(
+    _self: PodQueue, _queued: QueuedPod, _unschedulable_plugins: frozenset[str], _now_s: float
+) -> None:
+    """Drop a pod that found no node."""
+
+
+@_sabotage(Store, "finish_list", Shape.ALONE, Verdict.CACHE, 2)
+def lists_end_nothing(self: Store[Any], _changes: list[changes.Change[Any]]) -> None:
+    """Keep objects that a relist no longer has."""
+    for shard in self._shards:
+        shard.unlisted = {}
+
+
+@_sabotage(NodeTable, "count_usage", Shape.ALONE, Verdict.CRASH)
+def ports_stay_taken(self: NodeTable, row: int, usage: Usage, delta: int) -> None:
+    """Never free host ports."""
+    ports = usage.host_ports if delta > 0 else ()
+    _WHOLE_COUNT_USAGE(self, row, Usage(usage.requested, usage.non_zero, ports), delta)
+
+
+@_sabotage(UnfitPods, "on_eviction_due", Shape.RANKED, Verdict.NEEDLESS, script=_ENDS_BY_ITSELF)
+def no_check_before_a_condition(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
+    """Write the condition of every victim that was chosen."""
+    if due.step is EvictionStep.CONDITION:
+        return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+    return _WHOLE_ON_EVICTION_DUE(self, due)
+
+
+@_sabotage(UnfitPods, "on_eviction_due", Shape.RANKED, Verdict.NEEDLESS, script=_OTHER_ROOM)
+def no_check_before_a_deletion(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
+    """Delete every victim that still runs, for a pod that is still pending."""
+    return _WHOLE_ON_EVICTION_DUE(self, replace(due, step=EvictionStep.CONDITION))
+
+
+@_sabotage(PodQueue, "back_off", Shape.RANKED, Verdict.EARLY, script=_DENIED)
+def no_pause_after_a_deletion_that_failed(self: PodQueue, uid: str, now_s: float) -> None:
+    """Try a pod at once."""
+    self.activate(uid, now_s)
+
+
+@_sabotage(UnfitPods, "withdraw_nominations", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)
+def nominations_outlive_their_node(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+    return []
+
+
+@_sabotage(Preemptions, "_evict", Shape.RANKED, Verdict.EARLY, script=_WHILE_ITS_END_IS_NOT_SHOWN)
+def ends_of_victims_are_not_awaited(
+    self: Preemptions, running: Any, victims: list[Pod]
+) -> Iterator[Instruction]:
+    """Try a pod once its evictions are answered, whatever watches show."""
+    evictions = list(_WHOLE_EVICT(self, running, victims))
+    running.unseen.clear()
+    return iter(evictions)
+
+
+@_sabotage(Preemptions, "_evict", Shape.RANKED, Verdict.AGAIN, script=_WHILE_IT_IS_DELETED)
+def victims_are_evicted_for_each_preemptor(
+    self: Preemptions, running: Any, victims: list[Pod]
+) -> Iterator[Instruction]:
+    """Evict a pod again that is being evicted for another one."""
+    for victim in victims:
+        self._records.at(victim.uid).evicted_by = ""
+    return _WHOLE_EVICT(self, running, victims)
+
+
+@_sabotage(Preemptions, "is_terminating", Shape.RANKED, Verdict.AGAIN, script=_WHILE_ITS_END_IS_NOT_SHOWN)
+def victims_that_the_server_deletes_are_evicted_again(_self: Preemptions, victim: Pod) -> bool:
+    """Forget what the API server deletes until a watch shows it."""
+    return victim.terminating
+
+
+@_sabotage(ClusterView, "label_sets_of", Shape.RANKED, Verdict.VICTIM, script=_PROTECTED)
+def budgets_are_no_matter(_self: ClusterView, _budget: DisruptionBudget) -> Rows:
+    """Find no label set that a PodDisruptionBudget protects."""
+    return np.zeros(0, dtype=np.intp)

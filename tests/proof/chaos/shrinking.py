@@ -27,7 +27,9 @@ def shortest(outcome: Outcome, *, within_s: float) -> Outcome:
 
     def fails(script: list[tuple[float, Happening]]) -> bool:
         nonlocal best
-        again = replay(outcome.seed, outcome.shape, script, outcome.setting, until_s=ends_s)
+        again = replay(
+            outcome.seed, outcome.shape, script, outcome.setting, kind=outcome.kind, until_s=ends_s
+        )
         if all(one.verdict is not wanted for one in again.wrongs):
             return False
         again.wrongs.sort(key=lambda one: one.verdict is not wanted)

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol, assert_never
 
+from scheduler.sandbox.devcluster import kinds
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Fault, Faults
 from scheduler.sandbox.devcluster.kinds import POD_DISRUPTION_BUDGET, PRIORITY_CLASS, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.binding import bind
+from scheduler.sandbox.devcluster.storage.history import copied
+from tests.proof.chaos.faulting import REQUEST_FAULTS
 from tests.proof.chaos.groups import member_labels
 from tests.proof.chaos.happenings import (
     AddBudget,
@@ -20,6 +23,7 @@ from tests.proof.chaos.happenings import (
     AddPriorityClass,
     BindByStranger,
     Change,
+    Create,
     Cut,
     Freeze,
     Happening,
@@ -35,8 +39,11 @@ from tests.proof.chaos.journal import WATCHED, Journal
 from tests.proof.chaos.shapes import shaped_pod
 from tests.support import build
 
-#: The kinds of objects that users write.
+#: The kinds of objects that decisions of pods without claims depend on.
 KINDS = {**WATCHED, "PodDisruptionBudget": POD_DISRUPTION_BUDGET, "PriorityClass": PRIORITY_CLASS}
+_ALL_KINDS = {kind.kind: kind for kind in kinds.KINDS}
+#: A write of a pod's status, as its nomination is.
+_NOMINATION = ("patch", "patch", "pods", "/api/v1/namespaces/default/pods/p/status")
 
 
 class Server(Protocol):
@@ -71,16 +78,17 @@ class Embedded:
         self._store, self.faults = cluster.store, cluster.faults
 
     def objects(self, kind: str) -> list[JsonObject]:
-        return self._store.list(KINDS[kind])[0]
+        return self._store.list(_ALL_KINDS[kind])[0]
 
     async def create(self, kind: str, obj: JsonObject) -> None:
-        self._store.create(KINDS[kind], obj["metadata"].get("namespace", ""), obj)
+        self._store.create(_ALL_KINDS[kind], obj["metadata"].get("namespace", ""), obj)
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
-        self._store.patch(KINDS[kind], *split(key), change, subresource=subresource)
+        self._store.patch(_ALL_KINDS[kind], *split(key), change, subresource=subresource)
 
     async def delete(self, kind: str, key: str, grace_s: int) -> None:
-        self._store.delete(KINDS[kind], *split(key), grace_period_s=grace_s if kind == "Pod" else None)
+        grace_period_s = grace_s if kind == "Pod" else None
+        self._store.delete(_ALL_KINDS[kind], *split(key), grace_period_s=grace_period_s)
 
     async def bind(self, key: str, node: str) -> None:
         namespace, name = split(key)
@@ -95,14 +103,15 @@ class Stage:
         self._server, self._journal = server, journal
         self._instances: Mapping[str, Instance] = {one.name: one for one in instances}
 
-    async def perform(self, happening: Happening) -> None:
-        """Perform the happening; the server may refuse it, for example if its object is gone."""
-        told = literal(happening)
-        try:
-            await self._perform(happening)
-        except StatusError as error:
-            told = f"refused: {told}: {error}"
-        self._journal.tell(told)
+    async def perform(self, *happenings: Happening) -> None:
+        """Perform the happenings; the server may refuse one, for example if its object is gone."""
+        for happening in happenings:
+            told = literal(happening)
+            try:
+                await self._perform(happening)
+            except StatusError as error:
+                told = f"refused: {told}: {error}"
+            self._journal.tell(told)
 
     def end_faults(self) -> None:
         self._server.faults.clear()
@@ -133,6 +142,9 @@ class Stage:
                 )
                 await server.create("PodDisruptionBudget", made)
                 await server.patch("PodDisruptionBudget", key, {"status": made["status"]}, "status")
+            case Create(kind, obj):
+                # The server keeps the object that it is given.
+                await server.create(kind, copied(obj))
             case Change(kind, key, change, subresource):
                 await server.patch(kind, key, change, subresource)
             case Remove(kind, key, grace_s):
@@ -141,6 +153,8 @@ class Stage:
                 await server.bind(key, node)
             case Fault():
                 server.faults.add(happening)
+                if happening.action in REQUEST_FAULTS and happening.matches(*_NOMINATION):
+                    self._journal.may_lose_nominations = True
             case Freeze() | Cut() | Leap() | WallClock() | Kill() | Terminate():
                 self._hurt(self._instances[happening.instance], happening)
             case _:
@@ -161,7 +175,10 @@ class Stage:
                 instance.wall_offset_s = by_s
             case Kill(_, point, after, returns_after_s):
                 instance.restart_after_s = returns_after_s
-                instance.doom = (point, after)
+                if point:
+                    instance.doom = (point, after)
+                else:
+                    instance.kill()
             case Terminate(_, returns_after_s):
                 instance.restart_after_s = returns_after_s
                 if instance.life is not None:

@@ -19,17 +19,18 @@ from tests.proof.chaos.verdicts import Verdict
 pytestmark = pytest.mark.slow
 
 
-def test_a_rolling_update_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    outcome = asyncio.run(exchange(3, replace(CHECKOUT, name="other"), CHECKOUT, tmp_path))
+def test_replicas_that_are_killed_while_they_are_rolled_lose_and_double_nothing(tmp_path: Path) -> None:
+    outcome = asyncio.run(exchange(3, replace(CHECKOUT, name="other"), CHECKOUT, tmp_path, is_killed=True))
     assert not outcome.wrongs, outcome.story()
     assert outcome.n_binds_by.keys() == {"new", "other"}
+    assert any("SIGKILL" in text for _, text in outcome.told)
     assert outcome.n_with_claims > 0
 
 
 def test_an_older_release_that_does_more_than_it_knows_is_noticed(tmp_path: Path) -> None:
-    """It is said to place no pods with claims, and to evict nobody; it does."""
+    """It is said to place no pods with claims, and does; all else is right, and its replicas end by SIGTERM."""
     older = replace(CHECKOUT, name="older", knows_all=False)
-    outcome = asyncio.run(exchange(4, older, CHECKOUT, tmp_path))
+    outcome = asyncio.run(exchange(4, older, CHECKOUT, tmp_path, is_killed=False))
     assert {wrong.verdict for wrong in outcome.wrongs} == {Verdict.STRANGE}, outcome.story()
 
 

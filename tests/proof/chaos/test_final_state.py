@@ -12,8 +12,10 @@ from scheduler.engine.model.stimuli import NodeGone, ObjectGone, PodGone
 from tests.proof.chaos.caches import FinalState
 from tests.proof.chaos.happenings import AddNamespace, AddNode, AddPod, Happening
 from tests.proof.chaos.instance import OURS
-from tests.proof.chaos.run import THEIRS, virtually
-from tests.proof.chaos.test_deaths import Story, told
+from tests.proof.chaos.kinds import THEIRS
+from tests.proof.chaos.run import virtually
+from tests.proof.chaos.scene import Scene
+from tests.proof.chaos.test_deaths import begun
 from tests.proof.chaos.verdicts import Verdict
 
 _CLUSTER: list[Happening] = [AddNamespace("red", "x"), AddNode("n1", "2", "a")]
@@ -21,40 +23,40 @@ _CLUSTER: list[Happening] = [AddNamespace("red", "x"), AddNode("n1", "2", "a")]
 _PODS: list[Happening] = [AddPod("red/placed", "plain", OURS), AddPod("red/waiting", "big", OURS)]
 
 
-def _machine(story: Story) -> Machine:
-    machine = story.instances[0].machine
+def _machine(scene: Scene) -> Machine:
+    machine = scene.instances[0].machine
     assert machine is not None
     return machine
 
 
-async def _none(_story: Story) -> None:
+async def _none(_scene: Scene) -> None:
     """Damage nothing."""
 
 
-async def _a_node_lost(story: Story) -> None:
-    _machine(story).handle(NodeGone("n1"), 0.0)
+async def _a_node_lost(scene: Scene) -> None:
+    _machine(scene).handle(NodeGone("n1"), 0.0)
 
 
-async def _a_namespace_lost(story: Story) -> None:
-    _machine(story).handle(ObjectGone("Namespace", "red"), 0.0)
+async def _a_namespace_lost(scene: Scene) -> None:
+    _machine(scene).handle(ObjectGone("Namespace", "red"), 0.0)
 
 
-async def _a_placed_pod_lost(story: Story) -> None:
-    _machine(story).handle(PodGone(next(iter(_machine(story).state.placed))), 0.0)
+async def _a_placed_pod_lost(scene: Scene) -> None:
+    _machine(scene).handle(PodGone(next(iter(_machine(scene).state.placed))), 0.0)
 
 
-async def _a_waiting_pod_forgotten(story: Story) -> None:
-    machine = _machine(story)
+async def _a_waiting_pod_forgotten(scene: Scene) -> None:
+    machine = _machine(scene)
     machine.queue.delete(next(record.uid for record in machine.records if record.shown is not None))
 
 
-async def _nobody_there(story: Story) -> None:
-    story.instances[0].restart_after_s = 1e6
-    story.instances[0].kill()
+async def _nobody_there(scene: Scene) -> None:
+    scene.instances[0].restart_after_s = 1e6
+    scene.instances[0].kill()
 
 
-async def _a_pod_that_nobody_takes(story: Story) -> None:
-    await story.stage.perform(AddPod("red/theirs", "plain", THEIRS))
+async def _a_pod_that_nobody_takes(scene: Scene) -> None:
+    await scene.stage.perform(AddPod("red/theirs", "plain", THEIRS))
 
 
 @pytest.mark.parametrize(
@@ -71,13 +73,12 @@ async def _a_pod_that_nobody_takes(story: Story) -> None:
 )
 @virtually
 async def test_the_final_state_is_wrong_if_anything_is_missing(
-    damage: Callable[[Story], Awaitable[None]], verdicts: list[Verdict]
+    damage: Callable[[Scene], Awaitable[None]], verdicts: list[Verdict]
 ) -> None:
     """Half a minute does not repair the damage."""
-    async with told(elected=False, cluster=_CLUSTER, pods=_PODS) as story:
-        await story.begin()
+    async with begun(_CLUSTER, *_PODS) as scene:
         await asyncio.sleep(20.0)
-        await damage(story)
-        final_state = FinalState(story.server, story.instances, frozenset({OURS, THEIRS}), story.journal)
+        await damage(scene)
+        final_state = FinalState(scene.server, scene.instances, frozenset({OURS, THEIRS}), scene.journal)
         await final_state.settled(30.0)
         assert sorted({wrong.verdict for wrong in final_state.wrongs}, key=str) == verdicts

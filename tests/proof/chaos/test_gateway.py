@@ -13,8 +13,9 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
 from scheduler.sandbox.devcluster.kinds import NODE
 from tests.proof.chaos.gateway import Call, Gateway
+from tests.proof.chaos.kinds import Shape
 from tests.proof.chaos.real import RealVenue
-from tests.proof.chaos.run import Shape, run_at, virtually
+from tests.proof.chaos.run import run_at, virtually
 from tests.support import build
 from tests.support.api_client import Api
 
@@ -27,7 +28,7 @@ async def test_a_run_behind_it_is_as_any_other(shape: Shape) -> None:
     async with DevCluster() as cluster:
         outcome = await run_at(RealVenue(cluster.url), 2, shape)
     assert not outcome.wrongs, outcome.story()
-    assert outcome.n_binds > 0
+    assert outcome.judgement.n_binds > 0
 
 
 @pytest.mark.parametrize(

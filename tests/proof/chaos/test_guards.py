@@ -14,15 +14,10 @@ from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.proof.chaos.run import virtually
-from tests.proof.chaos.test_outages import metric, running
+from tests.proof.chaos.test_outages import create, metric, running
 from tests.support import build
 from tests.support.ports import free_port
 from tests.support.waiting import until
-
-
-def pending(name: str) -> build.Json:
-    """Return a pod for the instance to place."""
-    return build.pod(name, spec={"schedulerName": "ours"})
 
 
 @virtually
@@ -51,7 +46,7 @@ async def test_a_watch_that_does_not_show_a_bind_is_reopened_within_seconds() ->
     """The API server confirms a bind that the watch does not show."""
     async with running() as (_, scheduler, cluster):
         cluster.faults.add(Fault(action=Effect.DELAY, path=r"/binding$", delay_s=1.0))
-        cluster.store.create(POD, "default", pending("p"))
+        create(cluster, "p", 1)
         await asyncio.sleep(0.5)
         cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=10_000.0))
         await asyncio.sleep(5.0)
@@ -163,7 +158,7 @@ async def test_liveness_falls_when_the_loop_is_stuck_although_http_answers() -> 
 
         scheduler._inbox.wait = never  # type: ignore[method-assign]  # what a bug in there would do
         for name in ("first", "second"):
-            cluster.store.create(POD, "default", pending(name))
+            create(cluster, name, 1)
             await asyncio.sleep(5.0)
         await asyncio.sleep(100.0)
         assert await says(f"{url}/livez") == 200

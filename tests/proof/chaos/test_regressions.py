@@ -25,9 +25,11 @@ from tests.proof.chaos.happenings import (
     BindByStranger,
     Change,
 )
-from tests.proof.chaos.instance import OURS, Instance, few_instances, living
-from tests.proof.chaos.journal import Journal, node_of
-from tests.proof.chaos.run import Shape, replay, virtually
+from tests.proof.chaos.instance import OURS, Instance
+from tests.proof.chaos.journal import node_of
+from tests.proof.chaos.kinds import Shape
+from tests.proof.chaos.run import replay, virtually
+from tests.proof.chaos.scene import told
 from tests.proof.chaos.shapes import NAIVE
 from tests.proof.chaos.virtual import run_virtually
 from tests.support import build
@@ -110,12 +112,10 @@ async def test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_a
 @asynccontextmanager
 async def _two_electing() -> AsyncIterator[tuple[DevCluster, list[Instance]]]:
     """Yield a cluster and its two instances on one Lease, after the first election."""
-    async with DevCluster() as cluster:
-        journal = Journal(asyncio.get_running_loop().time)
-        instances = few_instances(cluster.port, journal, str, elected=True)
-        async with living(instances):
-            await asyncio.sleep(20.0)
-            yield cluster, instances
+    async with told(shape=Shape.ELECTED) as scene:
+        await asyncio.sleep(20.0)
+        assert scene.cluster is not None
+        yield scene.cluster, scene.instances
 
 
 async def _hand_over(cluster: DevCluster, instances: list[Instance]) -> None:
@@ -170,7 +170,7 @@ def test_of_two_pods_with_one_port_the_first_to_go_frees_it() -> None:
         until_s=8.0,
     )
     assert not outcome.wrongs, outcome.story()
-    assert outcome.n_evictions == 1
+    assert outcome.judgement.n_evictions == 1
 
 
 def _leave(_state: ClusterState, _pod: object) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scheduler.sandbox.devcluster.kinds import JsonObject
+from tests.proof.chaos.binds import BindJudge
 from tests.proof.chaos.happenings import AddNamespace, AddNode, AddPod, Happening
 from tests.proof.chaos.instance import OURS
 from tests.proof.chaos.journal import Decided, Journal, Sent, Written
-from tests.proof.chaos.judging import Judge
-from tests.proof.chaos.run import Outcome, Shape, replay, run
+from tests.proof.chaos.kinds import Shape
+from tests.proof.chaos.run import Outcome, replay, run
 from tests.proof.chaos.sabotage import SABOTAGES, Sabotage
 from tests.proof.chaos.shrinking import shortest
 from tests.proof.chaos.venue import Setting
@@ -73,8 +75,8 @@ class Book:
 
     def found(self, **how: Any) -> list[Verdict]:
         """Return the judge's verdicts."""
-        judge = Judge(self.journal, {"one": OURS, "two": OURS, "rival": "theirs"}, **how)
-        return [one.verdict for one in judge.wrongs()]
+        journal = replace(self.journal, group_of={"one": OURS, "two": OURS, "rival": "theirs"}, **how)
+        return [one.verdict for one in BindJudge(journal).wrongs()]
 
 
 def test_a_pod_bound_twice() -> None:

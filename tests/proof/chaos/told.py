@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.instructions import (
@@ -29,7 +31,7 @@ from scheduler.engine.model.stimuli import (
     VictimFate,
 )
 from tests.proof.chaos.groups import Members, as_decided
-from tests.proof.chaos.journal import WATCHED, Choice, Decided, Journal, Ordered, Preempted, Retried, View
+from tests.proof.chaos.journal import WATCHED, Decided, Journal, Ordered, Preempted, Retried, View
 
 
 class Told:
@@ -44,8 +46,10 @@ class Told:
         self._budgets: dict[str, int] = {}
         self._ending: dict[str, bool] = {}
         self._members = Members()
-        #: The node of its last choice, by UID of a pod; empty once that is given up.
+        #: The node of its last decision, by UID of a pod; empty once that is given up.
         self._headed: dict[str, str] = {}
+        #: The UIDs of pods for which something is reserved there, and written before their bind.
+        self._reserving: set[str] = set()
         #: The pods for which evictions were begun; when one failed last, by the instance's clock.
         self._preemptors: set[str] = set()
         self._failed_s: dict[str, float] = {}
@@ -123,69 +127,62 @@ class Told:
             one.pod.uid: one.node_name for one in instructions if isinstance(one, Bind | WriteReservation)
         }
         for one in instructions:
-            if isinstance(one, Bind):
-                self._note_decided(one, self._assumed)
-                self._assumed[one.pod.uid] = one.node_name
             match one:
                 case Bind(pod) | Attempted(pod=pod, result="unschedulable") if pod.uid in self._preemptors:
                     self._note_retried(pod, now_s)
             match one:
+                case Bind(pod, node) if pod.uid in self._reserving and self._headed.get(pod.uid) == node:
+                    self._reserving.discard(pod.uid)
                 case Bind(pod, node) | WriteReservation(pod, node):
-                    newest, headed = self._newest["Pod"], self._headed | at_once
-                    if isinstance(one, WriteReservation) or self._headed.get(pod.uid) != node:
-                        choice = Choice(self._agent, pod.uid, pod.key, node, newest, headed)
-                        self._journal.on_choice(choice)
+                    self._note_decided(pod, node, self._headed | at_once)
+                    self._assumed[pod.uid] = self._headed[pod.uid] = node
+                    if isinstance(one, WriteReservation):
+                        self._reserving.add(pod.uid)
+                case PatchCondition(pod, nominated_node_name=str(node)):
                     self._headed[pod.uid] = node
-                case PatchCondition(pod, nominated_node_name="") | ClearNomination(pod):
+                    self._reserving.discard(pod.uid)
+                case ClearNomination(pod):
                     self._headed[pod.uid] = ""
+                    self._reserving.discard(pod.uid)
             match one:
                 case Attempted(pod=pod, nominated_node_name=node) if node:
-                    self._journal.preempted.append(
-                        Preempted(
-                            number=self._journal.next_number(),
-                            at_s=self._journal.now_s(),
-                            by=self._agent,
-                            uid=pod.uid,
-                            key=pod.key,
-                            node=node,
-                            victims=tuple("/".join(victim) for victim in one.victims),
-                            n_victims=one.n_victims,
-                            view=self._before,
-                        )
-                    )
-                case EvictVictim(preemptor, victim):
-                    ordered = Ordered(
-                        self._journal.next_number(),
+                    preempted = Preempted(
                         self._journal.now_s(),
                         self._agent,
-                        preemptor.uid,
-                        victim.uid,
-                        victim.key,
-                        victim.node_name,
+                        pod.uid,
+                        pod.key,
+                        node,
+                        victims=tuple("/".join(victim) for victim in one.victims),
+                        n_victims=one.n_victims,
+                        view=self._before,
                     )
-                    self._journal.ordered.append(ordered)
+                    self._journal.evictions.append(preempted)
+                case EvictVictim(preemptor, victim):
+                    ordered = Ordered(self._agent, preemptor.uid, victim.uid, victim.key, victim.node_name)
+                    self._journal.evictions.append(ordered)
                     self._preemptors.add(preemptor.uid)
+                case EmitEvent(pod=pod, reason="Preempted", note=note) if "in kube-scheduler memory" in note:
+                    self._journal.outbid.add(pod.uid)
                 case EmitEvent(pod=pod, reason="Preempted"):
                     self._journal.reported.append((self._agent, pod.uid))
 
-    def _note_decided(self, bind: Bind, assumed: dict[str, str]) -> None:
-        self._members.note_decided(bind.pod.uid)
+    def _note_decided(self, pod: Pod, node: str, headed: Mapping[str, str]) -> None:
+        self._members.note_decided(pod.uid)
         decided = Decided(
             at_s=self._journal.now_s(),
             by=self._agent,
-            uid=bind.pod.uid,
-            key=bind.pod.key,
-            node=bind.node_name,
+            uid=pod.uid,
+            key=pod.key,
+            node=node,
             version=self._journal.version,
             seen=dict(self._newest),
-            assumed=dict(assumed),
+            assumed=dict(self._assumed),
+            headed=headed,
         )
-        self._journal.decided.append(as_decided(decided, bind.pod, self._machine.state.groups, self._members))
+        self._journal.decided.append(as_decided(decided, pod, self._machine.state.groups, self._members))
 
     def _note_retried(self, pod: Pod, now_s: float) -> None:
         failed_s = self._failed_s.get(pod.uid)
         before_s = None if failed_s is None else now_s - failed_s
-        number, at_s = self._journal.next_number(), self._journal.now_s()
-        self._journal.retried.append(
-            Retried(number, at_s, self._agent, pod.uid, pod.key, self._before, before_s)
-        )
+        retried = Retried(self._journal.now_s(), self._agent, pod.uid, pod.key, self._before, before_s)
+        self._journal.evictions.append(retried)

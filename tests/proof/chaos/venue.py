@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.sandbox.devcluster.cluster import DevCluster
@@ -72,34 +72,47 @@ class Opened:
     port: int
     holder: Callable[[], str]
     listen: Callable[[Sequence[Instance]], None]
+    #: None if it is not embedded.
+    cluster: DevCluster | None = None
 
 
 class Venue(Protocol):
     """Makes a cluster for one run, whose writes are recorded in the journal."""
 
-    pace: Pace
+    @property
+    def pace(self) -> Pace:
+        """Return how long its runs take."""
+        ...
 
     def opened(self, journal: Journal, setting: Setting) -> AbstractAsyncContextManager[Opened]:
         """Open the cluster for the duration of the run."""
         ...
 
 
+@dataclass(frozen=True)
 class EmbeddedVenue:
     """The embedded cluster, in the same event loop."""
 
-    pace = Pace()
+    pace: Pace = Pace()
+    server: type[Embedded] = Embedded
+    #: Further ones of the cluster.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @asynccontextmanager
     async def opened(self, journal: Journal, setting: Setting) -> AsyncIterator[Opened]:
         async with DevCluster(
-            bookmark_interval_s=setting.bookmarks_s, history_capacity=setting.history
+            bookmark_interval_s=setting.bookmarks_s,
+            history_capacity=setting.history,
+            now_s=journal.now_s,
+            **self.options,
         ) as cluster:
             journal.follow(cluster.store)
 
             def listen(instances: Sequence[Instance]) -> None:
                 pass_kill_points(cluster, instances, journal)
 
-            yield Opened(Embedded(cluster), cluster.port, partial(lease_holder, cluster.store), listen)
+            holder = partial(lease_holder, cluster.store)
+            yield Opened(self.server(cluster), cluster.port, holder, listen, cluster)
 
 
 def lease_holder(store: ObjectStore) -> str:

@@ -28,8 +28,10 @@ N_NODES = 7
 #: Deletion stops at so few: without room nothing is scheduled.
 _MIN_NODES = 4
 _MAX_PODS = 70
-#: Factors of the frequency of actions in a run.
-_MIXTURE = (0, 1, 1, 3)
+
+
+#: What may happen, and how often.
+Actions = tuple[tuple[int, Callable[[], list[WorldEvent]]], ...]
 
 
 class World:
@@ -40,6 +42,11 @@ class World:
         schedulers: the schedulerNames of pods, ours and others'; a name may be listed twice.
         is_ranked: whether there are PriorityClasses and PodDisruptionBudgets.
     """
+
+    #: Share of runs in which all is mended when the faults end.
+    mends = 0.5
+    #: Factors of the frequency of actions in a run.
+    mixture: tuple[float, ...] = (0, 1, 1, 3)
 
     def __init__(
         self,
@@ -53,30 +60,30 @@ class World:
         self._objects, self._chance, self._schedulers = objects, chance, schedulers
         self._is_ranked = is_ranked
         self._n_pods = 0
-        actions: tuple[tuple[int, Callable[[], list[WorldEvent]]], ...] = (
+        actions = self._frequencies()
+        self._actions = [do for _, do in actions]
+        # Every run has its own weights: an action that is rare in most runs is frequent, or alone, in some.
+        self._weights = [weight * chance.choice(self.mixture) for weight, _ in actions]
+        self._weights[0] = actions[0][0]
+        self._shapes = shapes
+        self._shape_weights = [chance.choice(self.mixture) + 0.1 for _ in self._shapes]
+        #: The pods that kubelets have found ports for, by UID.
+        self._admitted: set[str] = set()
+        #: The newest pods, which are being scheduled about now.
+        self._newest: deque[str] = deque(maxlen=5)
+
+    def _frequencies(self) -> Actions:
+        """Return what may happen, the creation of pods first, and how often in the mean."""
+        actions: Actions = (
             (40, self._create_pod), (16, self._delete_pod), (6, self._recreate_pod), (6, self._relabel_pod),
             (6, self._relabel_node), (4, self._remove_node), (9, self._return_node), (4, self._cordon_node),
             (3, self._taint_node), (3, self._resize_node), (1, self._remove_namespace),
             (4, self._return_namespace), (3, self._relabel_namespace), (6, self._finish_pod), (4, self._ungate_pod),
             (8, self._end_terminating),
         )  # fmt: skip
-        if is_ranked:
-            actions = (
-                *actions,
-                (20, self._end_terminating),
-                (6, self._change_budget),
-                (3, self._return_budget),
-            )
-        self._actions = [do for _, do in actions]
-        # Every run has its own weights: an action that is rare in most runs is frequent, or alone, in some.
-        self._weights = [weight * chance.choice(_MIXTURE) for weight, _ in actions]
-        self._weights[0] = actions[0][0]
-        self._shapes = shapes
-        self._shape_weights = [chance.choice(_MIXTURE) + 0.1 for _ in self._shapes]
-        #: The pods that kubelets have found ports for, by UID.
-        self._admitted: set[str] = set()
-        #: The newest pods, which are being scheduled about now.
-        self._newest: deque[str] = deque(maxlen=5)
+        if not self._is_ranked:
+            return actions
+        return (*actions, (20, self._end_terminating), (6, self._change_budget), (3, self._return_budget))
 
     def found(self) -> list[WorldEvent]:
         """Return the happenings that make the initial cluster."""
@@ -129,13 +136,18 @@ class World:
             *(Change("Node", key_of(node), wanted) for node in self._objects("Node")),
         ]
 
-    def end_all_terminating(self) -> list[WorldEvent]:
-        """Return the end of every terminating pod."""
-        pods = self._objects("Pod")
+    def calm(self) -> list[WorldEvent]:
+        """Return what follows within a second once the faults are over: with priorities, terminating pods end."""
+        pods = self._objects("Pod") if self._is_ranked else ()
         return [Remove("Pod", key_of(pod)) for pod in pods if pod["metadata"].get("deletionTimestamp")]
 
     def refuse_pods(self) -> list[WorldEvent]:
-        """Return the failure of pods whose host port another pod of the node has: no kubelet starts them."""
+        """
+        Return the failure of pods whose host port another pod of the node has: no kubelet starts them.
+
+        Where two pods have one port, Kubernetes' dry run takes it for free once one of them leaves, and evicts pods for
+        others that fit no better then.
+        """
         bound = [pod for pod in self._objects("Pod") if node_of(pod) and not is_terminal(pod)]
         bound.sort(key=lambda pod: pod["metadata"]["uid"] not in self._admitted)
         taken: set[tuple[str, int]] = set()

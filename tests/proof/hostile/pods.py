@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scheduler.engine.model.limits import (
@@ -33,38 +35,43 @@ def _weighted(terms: list[Json]) -> list[tuple[int, Json]]:
     return [(1, term) for term in terms]
 
 
-def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
+def hostile(what: str, times: int, nonce: str = "none") -> dict[str, Any]:
     """
-    Keywords of `build.pod` by what is there too much of; `times` 1 is as much as the limits let be.
+    Return keywords of `build.pod`, with too much of one of `KINDS`; `times` 1 is as much as the limits let be.
 
     Another nonce asks other questions, so that nothing of an earlier answer is of use.
     """
+    return _made(times, nonce)[what]()
+
+
+def _made(times: int, nonce: str) -> dict[str, Callable[[], Json]]:
+    """Return what makes the keywords, by what is there too much of: all of it would take seconds."""
     in_turn = [
         APPS[i % len(APPS)] if i < len(APPS) else f"{nonce}-{i}" for i in range(MAX_VALUES * times - 1)
     ]
-    rules = {
-        "terms, keys that nodes have": build.affinity(
+    rules: dict[str, Callable[[], Json]] = {
+        "terms, keys that nodes have": lambda: build.affinity(
             anti_required=_terms(MAX_TERMS * times, lambda i: build.selector(f"app={APPS[i]}", f"!{nonce}"))
         ),
-        "terms, keys that no node has": build.affinity(
+        "terms, keys that no node has": lambda: build.affinity(
             anti_required=[
                 build.term(f"{nonce}-{i}", build.selector(f"app={APPS[i]}", f"!{nonce}"))
                 for i in range(MAX_TERMS * times)
             ]
         ),
-        "preferred terms about everybody": build.affinity(
+        "preferred terms about everybody": lambda: build.affinity(
             preferred=_weighted(
                 _terms(MAX_OPEN_TERMS * times, lambda i: _not(f"{nonce}-{i}", "a"), namespace_selector={})
             )
         ),
-        "anti-affinity with everybody but some": build.affinity(
+        "anti-affinity with everybody but some": lambda: build.affinity(
             anti_required=_terms(
                 MAX_OPEN_TERMS * times,
                 lambda i: _not("app", nonce, *in_turn[i * 127 : (i + 1) * 127]),
                 namespace_selector={},
             )
         ),
-        "one selector of many values": build.affinity(
+        "one selector of many values": lambda: build.affinity(
             required=[
                 build.term(
                     build.ZONE,
@@ -73,7 +80,7 @@ def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
                 )
             ]
         ),
-        "one selector of many requirements": build.affinity(
+        "one selector of many requirements": lambda: build.affinity(
             anti_required=[
                 build.term(
                     build.HOSTNAME,
@@ -87,7 +94,7 @@ def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
                 )
             ]
         ),
-        "namespaces by name": build.affinity(
+        "namespaces by name": lambda: build.affinity(
             anti_required=[
                 build.term(
                     build.HOSTNAME,
@@ -96,55 +103,64 @@ def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
                 )
             ]
         ),
-        "node terms": build.affinity(
+        "node terms": lambda: build.affinity(
             node_required=[
                 build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}")
                 for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
             ]
         ),
-        "preferred node terms": build.affinity(
+        "preferred node terms": lambda: build.affinity(
             node_preferred=[
                 (1, build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}"))
                 for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
             ]
         ),
-        "node names": build.affinity(
+        "node names": lambda: build.affinity(
             node_required=[
                 build.node_term(f"{build.HOSTNAME} in {','.join(f'n{i}' for i in range(9000 * times))}")
             ]
         ),
     }
-    return {
-        **{name: {"affinity": rule} for name, rule in rules.items()},
-        "spread constraints": {
+    others: dict[str, Callable[[], Json]] = {
+        "spread constraints": lambda: {
             "spread": [
                 build.spread(KEYS[i % len(KEYS)], build.selector(f"tier={i}", f"!{nonce}"))
                 for i in range(MAX_SPREAD * times)
             ]
         },
-        "soft spread constraints": {
+        "soft spread constraints": lambda: {
             "spread": [
                 build.spread(KEYS[i % len(KEYS)], build.selector(f"tier={i}", f"!{nonce}"), soft=True)
                 for i in range(MAX_SPREAD * times)
             ]
         },
-        "tolerations": {
+        "tolerations": lambda: {
             "tolerations": [build.toleration(f"{nonce}-{i}") for i in range(MAX_TOLERATIONS * times)]
         },
-        "node selector": {
+        "node selector": lambda: {
             "node_selector": {f"{nonce}-{i}": "v" for i in range(MAX_NODE_REQUIREMENTS * times)}
         },
-        "resources": {
+        "resources": lambda: {
             "containers": [
                 build.container(requests={f"{nonce}.example/r{i}": "1" for i in range(MAX_RESOURCES * times)})
             ]
         },
-        "containers": {
+        "containers": lambda: {
             "containers": [build.container(f"c{i}", requests={"cpu": "1m"}) for i in range(250 * times)]
         },
-        "images": {"containers": [build.container(f"c{i}", image=f"image-{i}") for i in range(250 * times)]},
-        "labels": {"labels": {f"{nonce}-{i}": "v" for i in range(1000 * times)}},
-        "host ports": {
+        "images": lambda: {
+            "containers": [build.container(f"c{i}", image=f"image-{i}") for i in range(250 * times)]
+        },
+        "labels": lambda: {"labels": {f"{nonce}-{i}": "v" for i in range(1000 * times)}},
+        "host ports": lambda: {
             "containers": [build.container(host_ports=[str(1024 + i) for i in range(1000 * times)])]
         },
     }
+    return {**{name: partial(_ruled, rule) for name, rule in rules.items()}, **others}
+
+
+def _ruled(rule: Callable[[], Json]) -> Json:
+    return {"affinity": rule()}
+
+
+KINDS = tuple(_made(1, ""))

@@ -15,7 +15,7 @@ import pytest
 
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.stimuli import ObjectGone, PodSeen
-from tests.proof.hostile.pods import APPS, KEYS, hostile
+from tests.proof.hostile.pods import APPS, KEYS, KINDS, hostile
 from tests.support import build
 from tests.support.driving import NAME, Driver, condition_of
 from tests.support.messages import refusals
@@ -23,7 +23,6 @@ from tests.support.messages import refusals
 N_NODES, N_NAMESPACES = 300, 20
 #: Times the limits.
 WITHIN, BEYOND = 1, 10
-KINDS = [*hostile(WITHIN)]
 
 #: The pod's own events and its cycle, times those of a plain pod: 24 measured at the limits; beyond one that is
 #: refused by number 1.3, by bytes 12.
@@ -101,7 +100,7 @@ class Town:
         """
         found: list[Costs] = []
         for number in range(3):
-            hostile_cost, plain = self.live(hostile(times, f"n{number}")[what]), self.cost_of({})
+            hostile_cost, plain = self.live(hostile(what, times, f"n{number}")), self.cost_of({})
             reading = hostile_cost.reading_per_byte / plain.reading_per_byte
             found.append(Costs(reading, hostile_cost.own / plain.own))
         return self.least(found)
@@ -135,7 +134,7 @@ def test_a_pod_that_asks_for_too_much_is_not_slow(town: Town, what: str, times: 
 @pytest.mark.parametrize("times", [WITHIN, BEYOND], ids=["at the limits", "beyond"])
 def test_others_are_not_slow_beside_them(town: Town, times: int, node: str | None) -> None:
     """One of every kind at once."""
-    documents = [town.document({**keywords, "node": node}) for keywords in hostile(times).values()]
+    documents = [town.document({**hostile(what, times), "node": node}) for what in KINDS]
     placed = [town.driver._decoder.decode(document) for document in documents]
     for pod in placed:
         town.driver.handle(PodSeen(pod))
@@ -166,31 +165,26 @@ TOO_MUCH: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("what", "says"), TOO_MUCH, ids=[what for what, _ in TOO_MUCH])
 def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says: str) -> None:
     """The pod stays pending and says why; one at the limit is decided."""
-    pod = town.driver._decoder.decode(town.document(hostile(BEYOND)[what]))
+    pod = town.driver._decoder.decode(town.document(hostile(what, BEYOND)))
     town.driver.handle(PodSeen(pod))
     message = condition_of(town.driver.cycle()).message
     town.driver.lose(pod)
     assert message.startswith("0/300 nodes are available: pod has ")
     assert says in message
     assert refusals(message).endswith(", which is more than affinity-scheduler decides on.")
-    within = town.driver._decoder.decode(town.document(hostile(WITHIN)[what]))
+    within = town.driver._decoder.decode(town.document(hostile(what, WITHIN)))
     assert within.spec.exceeded_limits is None
 
 
-def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town: Town) -> None:
+def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks() -> None:
     """Its terms keep no pod away; its cpu is taken."""
+    driver = Driver()
+    driver.node("n")
     asked = [build.container(requests={"cpu": "3", **{f"none.example/r{i}": "1" for i in range(1000)}})]
-    everybody = hostile(BEYOND)["preferred terms about everybody"]["affinity"]
-    pod = town.driver._decoder.decode(
-        town.document({"affinity": everybody, "containers": asked, "node": "n7"})
-    )
-    row = town.driver.state.nodes.row_by_name["n7"]
-    before = town.driver.state.nodes.requested_at("cpu", row)
-    town.driver.handle(PodSeen(pod))
-    assert town.driver.state.nodes.requested_at("cpu", row) - before == 3000
-    assert list(town.driver.state.terms) == []
-    town.driver.audit()
-    town.driver.lose(pod)
+    driver.pod("p", containers=asked, node="n", **hostile("preferred terms about everybody", BEYOND))
+    assert driver.state.nodes.requested_at("cpu", driver.state.nodes.row_by_name["n"]) == 3000
+    assert list(driver.state.terms) == []
+    driver.audit()
 
 
 def test_ten_thousand_namespaces_are_no_burden(town: Town) -> None:

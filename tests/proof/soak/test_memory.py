@@ -11,7 +11,7 @@ from tests.proof.soak.churn import Churn
 from tests.proof.soak.probing import module_level, sizes, unbounded_caches
 
 #: Rounds until the bounded caches are full, and further rounds, which must not grow anything.
-_UNTIL_FULL, _FURTHER = 340, 50
+_UNTIL_FULL, _FURTHER = 300, 30
 #: Rounds whose ends are compared, since change logs vary in length.
 _COMPARED = 10
 
