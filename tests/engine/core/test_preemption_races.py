@@ -99,14 +99,20 @@ def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cl
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
 
 
-def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cluster: Driver):
+@pytest.mark.parametrize("is_answered_first", [True, False])
+def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(
+    cluster: Driver, *, is_answered_first: bool
+):
     """It is shown unbound and ending, and never bound."""
     low = sized_pod(cluster, "low", 0, cpu="2")
     assert list(binds(cluster.cycle())) == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
+    if is_answered_first:
+        end_eviction(cluster, high, low)
     cluster.update(low, terminating=True)
-    end_eviction(cluster, high, low)
+    if not is_answered_first:
+        end_eviction(cluster, high, low)
     cluster.pass_time(20)
     assert list(binds(cluster.cycle())) == ["high"]
 
