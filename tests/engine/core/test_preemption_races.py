@@ -123,14 +123,17 @@ def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cl
 
 
 @pytest.mark.parametrize("is_answered_first", [True, False])
-def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(
-    cluster: Driver, *, is_answered_first: bool
+@pytest.mark.parametrize("is_restored", [False, True], ids=["in flight", "the server is restored"])
+def test_a_victim_that_is_shown_unbound_and_ending_lets_the_pod_be_tried(
+    cluster: Driver, *, is_restored: bool, is_answered_first: bool
 ):
-    """It is shown unbound and ending, and never bound."""
+    """Its bind is in flight, or was shown and is undone by a backup."""
     low = sized_pod(cluster, "low", 0, cpu="2")
     assert list(binds(cluster.cycle())) == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
+    if is_restored:
+        cluster.confirm(low, "n")
     if is_answered_first:
         end_eviction(cluster, high, low)
     cluster.update(low, terminating=True)
