@@ -50,9 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     Add `--as-whole`, which runs the tests that judge a run of the whole suite in a run of a part of it too.
 
-    `--lives`: play more of the lives that are drawn by seed, or fewer. `--minor`: play the contract of the embedded
-    cluster on another version. `--allocations`: compare more allocations of devices with the reference.
-    `--slow-runbooks`: try the runbooks too that take long.
+    `--lives`: play more of the lives that are drawn by seed, or fewer; other blocks of `drawn_seeds`. `--minor`: play
+    the contract of the embedded cluster on another version. `--allocations`: compare more allocations of devices with
+    the reference. `--slow-runbooks`: try the runbooks too that take long.
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")

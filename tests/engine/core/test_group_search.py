@@ -113,9 +113,9 @@ def check(seed: int) -> None:
     case.driver.audit()
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
-    for seed in range(40 * block, 40 * (block + 1)):
+@pytest.mark.drawn_seeds(size=40, n_blocks=3)
+def test_a_group_is_placed_if_and_only_if_brute_force_places_it(seeds: range) -> None:
+    for seed in seeds:
         check(seed)
 
 

@@ -523,6 +523,23 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) 
     assert len(driver.state.placed) == 3 + 3
 
 
+def test_no_room_is_held_for_a_group_that_a_member_has_left(driver: Driver) -> None:
+    """Its labels were changed: too few members are left, and the room is for others at once."""
+    racks(driver, a=2)
+    for index in range(2):
+        driver.pod(f"long-{index}", node=f"a-{index}", cpu="500m")
+    first, _ = workers(driver, 2)
+    driver.cycles()
+    driver.pass_time(125.0)
+    driver.queue.activate(first.uid, driver.now_s)
+    assert binds(driver.cycles()) == {}
+    assert {pod.name for _, pods in driver.state.nominated.by_node() for pod in pods} == {"w-0", "w-1"}
+    driver.update(first, labels={}, group=None)
+    for index in range(2):
+        driver.pod(f"small-{index}", cpu="500m")
+    assert set(binds(driver.live(15.0))) == {"small-0", "small-1"}
+
+
 @pytest.mark.parametrize("may_preempt", [True, False])
 @pytest.mark.parametrize(("priority", "n_held"), [(0, 2), (1, 0)])
 def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(

@@ -1,4 +1,4 @@
-"""Nominations that end, also before a watch has shown them: who is woken, and what is written."""
+"""Nominations that end, most before a watch has shown them: who is woken, and what is written."""
 
 from __future__ import annotations
 
@@ -43,12 +43,18 @@ def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
     assert _nominations(cluster.cycle()) == [""]
 
 
+def _is_taken_back_by_another(cluster: Driver, pod: Pod) -> None:
+    """Of a pod that is about to end, and does not take the room itself."""
+    shown = cluster.update(pod, nominated_node_name="n")
+    cluster.update(shown, nominated_node_name="", terminating=True)
+
+
 @pytest.mark.parametrize(
     "ends",
-    [_is_gone, _is_bound_by_another_scheduler, _finds_no_victims],
-    ids=["gone", "bound elsewhere", "no victims"],
+    [_is_gone, _is_bound_by_another_scheduler, _finds_no_victims, _is_taken_back_by_another],
+    ids=["gone", "bound elsewhere", "no victims", "shown and taken back"],
 )
-def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
+def test_a_nomination_that_ends_wakes_whom_it_kept_out(
     cluster: Driver, ends: Callable[[Driver, Pod], None]
 ) -> None:
     low, high = victim_and_preemptor(cluster)

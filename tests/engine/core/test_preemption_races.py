@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.engine.model.instructions import Bind, ClearNomination, EvictVictim
+from scheduler.engine.model.instructions import Bind, ClearNomination, EmitEvent, EvictVictim
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import EvictionStep, VictimFate
 from tests.engine.core.preempting import end_eviction, leave, sized_pod, victim_and_preemptor
@@ -45,18 +45,41 @@ def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
     assert list(binds(cluster.cycle())) == ["high"]
 
 
-def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Driver):
+@pytest.mark.parametrize("is_answered_first", [True, False])
+def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(
+    cluster: Driver, *, is_answered_first: bool
+):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     first = sized_pod(cluster, "first", 5, cpu="1")
     assert evictions(cluster.cycle()) == ["low"]
     second = sized_pod(cluster, "second", 9, cpu="1")
     cluster.cycle()
-    cluster.lose(low)
-    end_eviction(cluster, first, low, VictimFate.GONE)
-    end_eviction(cluster, second, low, VictimFate.GONE)
+    if is_answered_first:
+        end_eviction(cluster, first, low)
+        assert cluster.state.held_for_evictions.keys() == {first.uid, second.uid}
+        cluster.lose(low)
+    else:
+        cluster.lose(low)
+        end_eviction(cluster, first, low, VictimFate.GONE)
+        end_eviction(cluster, second, low, VictimFate.GONE)
+    assert not cluster.state.held_for_evictions
     cluster.pass_time(20)
     bound = {one.pod.name for _ in range(4) for one in each_of(cluster.cycle(), Bind)}
     assert bound == {"first", "second"}
+
+
+def test_an_eviction_that_is_answered_after_the_pods_next_attempt_is_reported(cluster: Driver) -> None:
+    """The answer to the DELETE is late, and another pod has taken the room of the first victim meanwhile."""
+    low, high = victim_and_preemptor(cluster)
+    cluster.lose(low)
+    thief = sized_pod(cluster, "thief", 1, cpu="2", node="n")
+    cluster.pass_time(20)
+    assert evictions(cluster.cycle()) == ["thief"]
+    assert [event.pod for event in each_of(end_eviction(cluster, high, low), EmitEvent)] == [low]
+    assert high.uid in cluster.state.held_for_evictions
+    end_eviction(cluster, high, thief)
+    leave(cluster, thief)
+    assert list(binds(cluster.cycle())) == ["high"]
 
 
 def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster: Driver) -> None:
@@ -99,14 +122,23 @@ def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cl
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
 
 
-def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cluster: Driver):
-    """It is shown unbound and ending, and never bound."""
+@pytest.mark.parametrize("is_answered_first", [True, False])
+@pytest.mark.parametrize("is_restored", [False, True], ids=["in flight", "the server is restored"])
+def test_a_victim_that_is_shown_unbound_and_ending_lets_the_pod_be_tried(
+    cluster: Driver, *, is_restored: bool, is_answered_first: bool
+):
+    """Its bind is in flight, or was shown and is undone by a backup."""
     low = sized_pod(cluster, "low", 0, cpu="2")
     assert list(binds(cluster.cycle())) == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
+    if is_restored:
+        cluster.confirm(low, "n")
+    if is_answered_first:
+        end_eviction(cluster, high, low)
     cluster.update(low, terminating=True)
-    end_eviction(cluster, high, low)
+    if not is_answered_first:
+        end_eviction(cluster, high, low)
     cluster.pass_time(20)
     assert list(binds(cluster.cycle())) == ["high"]
 

@@ -204,6 +204,17 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it(driver: Dr
     assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [two.uid]
 
 
+def test_a_pod_that_is_shown_unassigned_again_frees_its_node(driver: Driver) -> None:
+    """The server was restored from a backup; it is about to end, and takes no node again."""
+    driver.node("a", allocatable={"cpu": "1"})
+    one = driver.pod("one", node="a", cpu="1")
+    two = driver.pod("two", cpu="1")
+    assert each_of(driver.cycle(), Bind) == []
+    driver.update(one, node_name="", terminating=True)
+    driver.pass_time(20.0)
+    assert [i.pod.uid for i in each_of(driver.cycles(), Bind)] == [two.uid]
+
+
 def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused(driver: Driver) -> None:
     driver.node("a")
     one = driver.pod("one", labels={"app": "web"})

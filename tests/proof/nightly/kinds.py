@@ -65,11 +65,28 @@ def _reference(seed: int, seconds: float) -> list[str]:
     return [*tests(seed, seconds), "--allocations", str(n)]
 
 
+#: Blocks of seeds of each brute-force test in one process: about 20 s in all.
+_BLOCKS: Final = 10
+
+
+def _brute_force(seed: int, seconds: float) -> list[str]:
+    """Compare searches for groups with brute force, by other seeds than the suite plays."""
+    tests = _tests(
+        "tests/engine/core/test_group_search.py",
+        "tests/engine/core/test_group_preemption.py",
+        "tests/engine/core/test_group_devices.py",
+        "tests/engine/core/test_group_device_evictions.py",
+    )
+    return [*tests(seed, seconds), "-m", "drawn_seeds", "--lives", str(_BLOCKS)]
+
+
 def _module(name: str, *flags: str) -> Command:
     return lambda seed, seconds: ["-m", name, "--seed", str(seed), "--seconds", f"{seconds:.0f}", *flags]
 
 
 _RUNS: Final = re.compile(r"^(\d+) runs", re.MULTILINE)
+#: The tests that pytest has run.
+_TRIED: Final = re.compile(r"(\d+) (?:failed|passed)(?=.* in [\d.]+s)")
 
 KINDS: Final = (
     Kind("chaos", 4, _chaos(), _RUNS),
@@ -80,12 +97,13 @@ KINDS: Final = (
     Kind("provisioning", 1, _chaos("--volumes"), _RUNS),
     Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE)),
     Kind("reference", 3, _reference, repeats=True),
+    Kind("brute-force", 1, _brute_force, _TRIED, repeats=True),
     Kind("world", 1, _tests("tests/tools/explain/simulation/test_live.py"), repeats=True),
     Kind(
         "runbooks",
         1,
         _tests("--slow-runbooks", "tests/system/monitoring/test_tried_runbooks.py"),
-        re.compile(r"(\d+) (?:failed|passed)(?=.* in [\d.]+s)"),
+        _TRIED,
         least_s=180,
     ),
     Kind("fuzz", 3, _module("tests.proof.fuzz"), re.compile(r"(\d+) inputs")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def test_the_tests_that_a_kind_tried_are_counted(tmp_path: Path) -> None:
     arguments = [each for each in runbooks.command(1, 60.0) if "runbooks" not in each]
     output = _child([*arguments, f"--config-file={_ROOT / 'pyproject.toml'}", str(path)], 60.0)[1]
     assert sum(map(int, runbooks.counted.findall(output))) == 2, output
+
+
+def test_brute_force_is_asked_about_other_seeds_than_those_of_the_suite() -> None:
+    """Each file has one test that plays them."""
+    (kind,) = (kind for kind in KINDS if kind.name == "brute-force")
+    arguments = kind.command(3, 60.0)
+    output = _child([*arguments, "--collect-only"], 60.0)[1]
+    found = re.findall(r"^(tests/\S+)::\w+\[from (\d+)\]$", output, re.MULTILINE)
+    n_by_file = Counter(path for path, _ in found)
+    assert n_by_file == {one: 10 for one in arguments if one.startswith("tests/")}, output
+    assert all(3_000 * 40 <= int(start) < 4_000 * 100 for _, start in found)
 
 
 def test_the_commands_of_all_kinds_exist() -> None:
