@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
-from scheduler.engine.model.stimuli import PodGroupSeen
+from scheduler.engine.model.stimuli import PodGroupSeen, PodSeen
+from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.scenarios import simulate_copies, simulate_drain
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json
-from tests.support.driving import NAME
-from tests.support.json_cluster import Cluster, decoded, zoned
+from tests.support.driving import NAME, Driver, each_of
+from tests.support.json_cluster import Cluster, decoded, loaded, zoned
 
 #: Before Kubernetes 1.33: a pod that others were evicted for waits until its backoff is over.
 WAITS = semantics_of(DEFAULT_SEMANTICS.version, {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False})
-GROUPED = {"schedulingGroup": {"podGroupName": "g"}}
+GROUPED: Any = {"schedulingGroup": {"podGroupName": "g"}}
 
 
 def on(node: str, name: str, cpu: str = "1", priority: int = 0, *, ends: bool = False, **spec: Any) -> Json:
@@ -124,3 +126,22 @@ def test_pods_end_for_the_highest_priority_that_waits() -> None:
     cluster = LoadedCluster(default_settings(), Cluster(TWO, pods).state())
     answer = simulate_drain(cluster, ["b1"], None, random.Random(1))
     assert {each.pod: each.to for each in answer.leaving} == {"high": "a1", "low": ""}
+
+
+@pytest.mark.parametrize(
+    ("of", "asked_of", "counts"), [(NAME, NAME, True), ("other", NAME, False), ("other", "other", True)]
+)
+def test_a_nomination_counts_for_pods_of_its_scheduler(of: str, asked_of: str, *, counts: bool) -> None:
+    """As in the machine, which binds the new pod beside one that another scheduler nominated."""
+    nominated = build.pod("nominated", cpu="2", spec={"schedulerName": of})
+    nominated["status"]["nominatedNodeName"] = "a1"
+    new = decoded(build.pod("new", cpu="1", spec={"schedulerName": asked_of}))
+    state, driver = loaded({"kind": "Node", **TWO[0]}, {"kind": "Pod", **nominated}), Driver()
+    driver.node("a1", allocatable={"cpu": "2", "pods": "9"})
+    for pod in (decoded(nominated), new):
+        driver.handle(PodSeen(pod))
+    if asked_of == NAME:
+        assert ("new" in [bind.pod.name for bind in each_of(driver.cycle(), Bind)]) != counts
+    answer = explain_pod(state, new, None)
+    assert (answer.state == "schedulable") != counts
+    assert simulate_copies(state, new, 1, random.Random(1)).n_placed == (not counts)
