@@ -43,6 +43,8 @@ from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.workloads import workload_of
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
+#: How often a pod is evicted for others and made anew.
+_MOST_EVICTIONS: Final = 5
 
 
 class Stay(StrEnum):
@@ -213,15 +215,24 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
             return moves
 
 
-def _replace(pods: Iterable[Pod], world: World) -> None:
-    """Create the replacements of the pods, and of those that are evicted for them, as their controllers do."""
-    replacements = [waited(pod.recreated()) for pod in sorted(pods, key=lambda pod: -pod.priority)]
-    for pod in replacements:
-        world.create(pod)
-    n_evicted = len(world.evictions)
-    world.run(longest_wait_s(replacements))
-    if evicted := [eviction.victim for eviction in world.evictions[n_evicted:]]:
-        _replace([pod for pod in evicted if stay_of(pod) is None], world)
+def _replace(leaving: Iterable[Pod], world: World) -> None:
+    """
+    Create the replacements of the pods, and of those that are evicted for them, as their controllers do.
+
+    A pod that is evicted again and again is not made anew: members of groups with other priorities than their own may
+    evict each other for ever.
+    """
+    while True:
+        replacements = [waited(pod.recreated()) for pod in sorted(leaving, key=lambda pod: -pod.priority)]
+        for pod in replacements:
+            world.create(pod)
+        n_before = len(world.evictions)
+        world.run(longest_wait_s(replacements))
+        n_evicted = Counter(eviction.victim.uid for eviction in world.evictions)
+        evicted = [eviction.victim for eviction in world.evictions[n_before:]]
+        if not evicted:
+            return
+        leaving = [pod for pod in evicted if stay_of(pod) is None and n_evicted[pod.uid] <= _MOST_EVICTIONS]
 
 
 def _used(

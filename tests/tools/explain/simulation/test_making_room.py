@@ -145,3 +145,25 @@ def test_a_nomination_counts_for_pods_of_its_scheduler(of: str, asked_of: str, *
     answer = explain_pod(state, new, None)
     assert (answer.state == "schedulable") != counts
     assert simulate_copies(state, new, 1, random.Random(1)).n_placed == (not counts)
+
+
+def test_a_pod_that_its_group_ranks_above_a_nominated_one_evicts_nobody_where_it_lacks_no_room() -> None:
+    """It has a lower priority itself, so that the nomination keeps it out; without it all pods may stay."""
+    nominated = build.pod("nominated", cpu="1", spec={"schedulerName": NAME, "priority": 2})
+    nominated["status"]["nominatedNodeName"] = "a1"
+    member = decoded(build.pod("m", cpu="1", spec={"schedulerName": NAME, **GROUPED}))
+    pods = [nominated, on("a1", "low")]
+    cluster = loaded({"kind": "Node", **TWO[0]}, *({"kind": "Pod", **pod} for pod in pods))
+    cluster.apply(PodGroupSeen(of_group(priority=5)))
+    answer = explain_pod(cluster, member, None)
+    assert "preemption: 0/1 nodes are available: 1 No preemption victims found" in answer.message
+
+
+def test_a_drain_ends_though_pods_evict_each_other_for_ever() -> None:
+    """A member of a group that evicts with a high priority and is evicted with a low one, and a pod between them."""
+    pods = [on("b1", "member", "2", **GROUPED), on("a1", "other", "2", 5)]
+    cluster = LoadedCluster(default_settings(), Cluster(TWO, pods).state())
+    cluster.apply(PodGroupSeen(of_group(api_version="v1alpha2", priority=9)))
+    answer = simulate_drain(cluster, ["b1"], None, random.Random(1))
+    assert answer.leaving[0].to == "a1"
+    assert answer.notes[-1].endswith("there is no other place for 1 of them: default/other")
