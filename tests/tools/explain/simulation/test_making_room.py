@@ -58,6 +58,15 @@ NEAR = build.affinity(required=[build.term(build.ZONE, build.selector("app=peer"
 ENDING = on("a1", "ending", "2", 5, ends=True)
 
 
+def test_copies_of_a_nominated_pod_are_not_nominated() -> None:
+    """The other node is emptier than the one that it is nominated to."""
+    cluster = LoadedCluster(default_settings(), Cluster(TWO, [on("a1", "runs")]).state())
+    nominated = build.pod("p", cpu="1", spec={"schedulerName": NAME})
+    nominated["status"]["nominatedNodeName"] = "a1"
+    answer = simulate_copies(cluster, decoded(nominated), 1, random.Random(1))
+    assert [share.node for share in answer.nodes] == ["b1"]
+
+
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a backoff"])
 @pytest.mark.parametrize(
     ("pods", "spec", "group", "placed", "evicted"),
@@ -167,3 +176,19 @@ def test_a_drain_ends_though_pods_evict_each_other_for_ever() -> None:
     answer = simulate_drain(cluster, ["b1"], None, random.Random(1))
     assert answer.leaving[0].to == "a1"
     assert answer.notes[-1].endswith("there is no other place for 1 of them: default/other")
+
+
+@pytest.mark.parametrize(
+    ("pods", "note"),
+    [
+        ([on("a1", "e", "2", ends=True)], "room comes free on node a1, where these pods end: default/e"),
+        (
+            [on("a1", "e", ends=True), on("a1", "low")],
+            "preemption makes room on node a1: it evicts default/low (priority 0); these end already: default/e",
+        ),
+    ],
+)
+def test_a_pod_that_ends_already_is_not_said_to_be_evicted(pods: list[Json], note: str) -> None:
+    cluster = LoadedCluster(default_settings(), Cluster(TWO[:1], pods).state())
+    new = decoded(build.pod("new", cpu="2", spec={"schedulerName": NAME, "priority": 9}))
+    assert explain_pod(cluster, new, None).notes == (note,)
