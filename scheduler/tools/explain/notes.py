@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -62,7 +63,7 @@ def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[s
     found = error.postfilter
     if found is not None and found.victims:
         if view.state.groups.key_of(pod) is None:
-            yield _evictions(found)
+            yield _evictions(found, view)
     elif pod.nominated_node_name:
         yield f"nominated to node {pod.nominated_node_name}, {_nomination(pod, error, view)}"
     kept = [
@@ -75,17 +76,29 @@ def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[s
         yield f"room is kept for nominated pods: {_listed(kept)}"
 
 
-def _evictions(found: PostFiltered) -> str:
+def _evictions(found: PostFiltered, view: ClusterView) -> str:
     node_name = found.nominated_node_name
     ending = _listed([victim.key for victim in found.victims if victim.terminating])
-    evicted = [
-        f"{victim.key} (priority {victim.priority})" for victim in found.victims if not victim.terminating
-    ]
+    evicted = [victim for victim in found.victims if not victim.terminating]
     if not evicted:
         return f"room comes free on node {node_name}, where these pods end: {ending}"
-    broken = f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
+    named = _listed([f"{victim.key} (priority {victim.priority})" for victim in evicted])
+    # The plugin counts groups that are evicted whole as one, and pods that end.
+    n_violations = _n_violations(evicted, view)
+    broken = f", against a PodDisruptionBudget for {n_violations} of them" if n_violations else ""
     beside = f"; these end already: {ending}" if ending else ""
-    return f"preemption makes room on node {node_name}: it evicts {_listed(evicted)}{broken}{beside}"
+    return f"preemption makes room on node {node_name}: it evicts {named}{broken}{beside}"
+
+
+def _n_violations(evicted: Iterable[Pod], view: ClusterView) -> int:
+    """Return for how many of the pods, evicted one after the other, a budget allows no eviction."""
+    used, n_violations = Counter[str](), 0
+    for pod in evicted:
+        budgets = view.budgets_of(view.state.placed[pod.uid].label_set)
+        counting = [budget for budget in budgets if pod.name not in budget.disrupted_pods]
+        used.update(budget.key for budget in counting)
+        n_violations += any(used[budget.key] > budget.disruptions_allowed for budget in counting)
+    return n_violations
 
 
 def _nomination(pod: Pod, error: FitError, view: ClusterView) -> str:

@@ -178,6 +178,10 @@ def test_a_drain_ends_though_pods_evict_each_other_for_ever() -> None:
     assert answer.notes[-1].endswith("there is no other place for 1 of them: default/other")
 
 
+IN = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["e", "m1", "m2"]}]}
+KEPT = {"kind": "PodDisruptionBudget", **build.disruption_budget("kept", IN, 0)}
+
+
 @pytest.mark.parametrize(
     ("pods", "note"),
     [
@@ -186,9 +190,18 @@ def test_a_drain_ends_though_pods_evict_each_other_for_ever() -> None:
             [on("a1", "e", ends=True), on("a1", "low")],
             "preemption makes room on node a1: it evicts default/low (priority 0); these end already: default/e",
         ),
+        (
+            [on("a1", name, **GROUPED) for name in ("m1", "m2")],
+            "preemption makes room on node a1: it evicts default/m1 (priority 0), default/m2 (priority 0), "
+            "against a PodDisruptionBudget for 2 of them",
+        ),
     ],
 )
-def test_a_pod_that_ends_already_is_not_said_to_be_evicted(pods: list[Json], note: str) -> None:
-    cluster = LoadedCluster(default_settings(), Cluster(TWO[:1], pods).state())
+def test_an_explanation_names_the_pods_that_are_evicted_and_counts_those_that_a_budget_keeps(
+    pods: list[Json], note: str
+) -> None:
+    """Neither a pod that ends already; the members of a group, which are evicted together, each by itself."""
+    cluster = loaded({"kind": "Node", **TWO[0]}, *({"kind": "Pod", **pod} for pod in pods), KEPT)
+    cluster.apply(PodGroupSeen(of_group(is_disrupted_whole=True)))
     new = decoded(build.pod("new", cpu="2", spec={"schedulerName": NAME, "priority": 9}))
-    assert explain_pod(cluster, new, None).notes == (note,)
+    assert explain_pod(cluster, new, None).notes[0] == note
