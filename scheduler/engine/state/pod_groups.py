@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from scheduler.engine.model.group_agreement import disagreement, of_newest_template
@@ -39,6 +40,8 @@ class PodGroups:
         self._unlike: set[GroupKey] = set()
         #: Members on nodes that are not terminating.
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
+        #: Members on nodes that are terminating.
+        self._ending: dict[GroupKey, dict[str, Pod]] = {}
         #: The UIDs of the members that are placed or could be.
         self._ready: dict[GroupKey, set[str]] = {}
         #: The UIDs of the pending members with scheduling gates.
@@ -95,13 +98,17 @@ class PodGroups:
 
     def _note_priorities(self, key: GroupKey) -> None:
         self._unequal.discard(key)
-        for pod in self.placed(key):
+        for pod in self._on_nodes(key):
             self._note_priority(key, pod)
 
     def _note_priority(self, key: GroupKey, pod: Pod) -> None:
         group = self._objects.get(key)
         if group is not None and group.victim_priority not in (None, pod.priority):
             self._unequal.add(key)
+
+    def _on_nodes(self, key: GroupKey) -> Iterator[Pod]:
+        """Yield the members on nodes, whether they are terminating or not."""
+        return chain(self.placed(key), self._ending.get(key, _NONE).values())
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """
@@ -157,12 +164,12 @@ class PodGroups:
 
     def of_unequal_priority(self) -> Iterator[Pod]:
         """Yield the members on nodes of groups with members of another priority than the group's."""
-        return (pod for key in self._unequal for pod in self.placed(key))
+        return (pod for key in self._unequal for pod in self._on_nodes(key))
 
     def evicted_otherwise(self) -> Iterator[Pod]:
         """Yield the members on nodes that are evicted together, or not by their own priority. O(PodGroups)."""
         disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
-        return (pod for key in self._unequal.union(disrupted_whole) for pod in self.placed(key))
+        return (pod for key in self._unequal.union(disrupted_whole) for pod in self._on_nodes(key))
 
     @not_for_rules
     def note_evicted(self, pod: Pod) -> None:
@@ -329,9 +336,10 @@ class PodGroups:
 
     def place(self, pod: Pod) -> None:
         """Count a member that came to a node."""
-        if pod.group is not None and not pod.terminating:
+        if pod.group is not None:
             refuse_rule("place")
-            self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+            members = self._ending if pod.terminating else self._placed
+            members.setdefault(pod.group.key, {})[pod.uid] = pod
             self._note_priority(pod.group.key, pod)
             self._note_ready(pod.group.key, pod.uid)
 
@@ -339,7 +347,7 @@ class PodGroups:
         """Count out a member that left its node."""
         if pod.group is not None:
             refuse_rule("displace")
-            self._discard(self._placed, pod)
+            self._discard(self._ending if pod.terminating else self._placed, pod)
 
     def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:
         if pod.group is None:
@@ -352,7 +360,7 @@ class PodGroups:
                 del members[key]
                 if members is self._placed:
                     self._being_evicted.discard(key)
-                else:
+                elif members is self._pending:
                     self._unlike.discard(key)
         self._note_ready(key, pod.uid)
         self._drop_if_empty(key)

@@ -77,8 +77,10 @@ def explain_pod(
         now_s=cluster.now_s,
         on_step=lambda step: cluster.on_step(f"{pod.key}: {step}"),
     )
+    uncounted = {other.uid for other in cluster.not_counted([pod.scheduler_name])}
     try:
-        answer = explain(request)
+        with cluster.state.without_nominations(uncounted):
+            answer = explain(request)
     finally:
         cluster.on_step("")
     if profile.scheduler_name == pod.scheduler_name and answer.state == "schedulable":

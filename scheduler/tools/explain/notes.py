@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -10,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.engine.core.fallbacks import RuleSet, keeping_rules, waited_s, would_fit
-from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.diagnosis import FitError, PostFiltered
 from scheduler.engine.framework.explaining import did_you_mean
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.fallback import relaxed_spec
@@ -57,15 +58,12 @@ def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[s
     """
     Yield the pods that would be evicted, or what the pod's nomination is about; and the room kept for other pods.
 
-    Where preemption does not help, the error's message says why.
+    Where preemption does not help, the error's message says why. A member of a group evicts nobody on its own.
     """
     found = error.postfilter
     if found is not None and found.victims:
-        victims = _listed([f"{victim.key} (priority {victim.priority})" for victim in found.victims])
-        broken = (
-            f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
-        )
-        yield f"preemption makes room on node {found.nominated_node_name}: it evicts {victims}{broken}"
+        if view.state.groups.key_of(pod) is None:
+            yield _evictions(found, view)
     elif pod.nominated_node_name:
         yield f"nominated to node {pod.nominated_node_name}, {_nomination(pod, error, view)}"
     kept = [
@@ -76,6 +74,31 @@ def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[s
     ]
     if kept:
         yield f"room is kept for nominated pods: {_listed(kept)}"
+
+
+def _evictions(found: PostFiltered, view: ClusterView) -> str:
+    node_name = found.nominated_node_name
+    ending = _listed([victim.key for victim in found.victims if victim.terminating])
+    evicted = [victim for victim in found.victims if not victim.terminating]
+    if not evicted:
+        return f"room comes free on node {node_name}, where these pods end: {ending}"
+    named = _listed([f"{victim.key} (priority {victim.priority})" for victim in evicted])
+    # The plugin counts groups that are evicted whole as one, and pods that end.
+    n_violations = _n_violations(evicted, view)
+    broken = f", against a PodDisruptionBudget for {n_violations} of them" if n_violations else ""
+    beside = f"; these end already: {ending}" if ending else ""
+    return f"preemption makes room on node {node_name}: it evicts {named}{broken}{beside}"
+
+
+def _n_violations(evicted: Iterable[Pod], view: ClusterView) -> int:
+    """Return for how many of the pods, evicted one after the other, a budget allows no eviction."""
+    used, n_violations = Counter[str](), 0
+    for pod in evicted:
+        budgets = view.budgets_of(view.state.placed[pod.uid].label_set)
+        counting = [budget for budget in budgets if pod.name not in budget.disrupted_pods]
+        used.update(budget.key for budget in counting)
+        n_violations += any(used[budget.key] > budget.disruptions_allowed for budget in counting)
+    return n_violations
 
 
 def _nomination(pod: Pod, error: FitError, view: ClusterView) -> str:

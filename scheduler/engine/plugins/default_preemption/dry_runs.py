@@ -71,7 +71,10 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     is_victim = np.zeros(len(at), dtype=np.bool_)
     is_victim[in_turn] = _is_victim(at[in_turn], left, taken[:, in_turn])
     harms = _harms(at, lower, is_victim, is_violating, len(rows))
-    return DryRuns(is_undecided, np.all(~is_short, axis=0), harms, is_short)
+    fits: Mask = np.all(~is_short, axis=0)
+    # Without a victim only a nominated pod keeps it out, over which its group's priority ranks it.
+    is_undecided |= fits & (np.bincount(at[is_victim], minlength=len(rows)) == 0)
+    return DryRuns(is_undecided, fits, harms, is_short)
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:

@@ -14,9 +14,10 @@ All running pods count as ready.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,6 +43,8 @@ from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.workloads import workload_of
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
+#: How often a pod is evicted for others and made anew.
+_MOST_EVICTIONS: Final = 5
 
 
 class Stay(StrEnum):
@@ -190,7 +193,12 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
         moves.append(Move(pod, guarding(pod, of_namespace.get(pod.namespace, ())), shown))
     n_rounds = 0
     while True:
-        let_go = _let_go(moves, n_rounds + 1)
+        used = _used(moves, of_namespace, world)
+        let_go = _let_go(moves, n_rounds + 1, used)
+        for budget in chain.from_iterable(of_namespace.values()):
+            # So that preemption counts them too.
+            left = max(0, budget.disruptions_allowed - used[budget.key])
+            world.process(ObjectSeen(replace(budget, disruptions_allowed=left)))
         n_rounds += bool(let_go)
         for pod in let_go:
             world.delete(pod.uid)
@@ -207,24 +215,43 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
             return moves
 
 
-def _replace(pods: Iterable[Pod], world: World) -> None:
-    """Create the replacements of the pods, and of those that are evicted for them, as their controllers do."""
-    replacements = [waited(pod.recreated()) for pod in sorted(pods, key=lambda pod: -pod.priority)]
-    for pod in replacements:
-        world.create(pod)
-    n_evicted = len(world.evictions)
-    world.run(longest_wait_s(replacements))
-    if evicted := [eviction.victim for eviction in world.evictions[n_evicted:]]:
-        _replace([pod for pod in evicted if stay_of(pod) is None], world)
+def _replace(leaving: Iterable[Pod], world: World) -> None:
+    """
+    Create the replacements of the pods, and of those that are evicted for them, as their controllers do.
+
+    A pod that is evicted again and again is not made anew: members of groups with other priorities than their own may
+    evict each other for ever.
+    """
+    while True:
+        replacements = [waited(pod.recreated()) for pod in sorted(leaving, key=lambda pod: -pod.priority)]
+        for pod in replacements:
+            world.create(pod)
+        n_before = len(world.evictions)
+        world.run(longest_wait_s(replacements))
+        n_evicted = Counter(eviction.victim.uid for eviction in world.evictions)
+        evicted = [eviction.victim for eviction in world.evictions[n_before:]]
+        if not evicted:
+            return
+        leaving = [pod for pod in evicted if stay_of(pod) is None and n_evicted[pod.uid] <= _MOST_EVICTIONS]
 
 
-def _let_go(moves: Iterable[Move], number: int) -> list[Pod]:
+def _used(
+    moves: Iterable[Move], of_namespace: Mapping[str, Sequence[DisruptionBudget]], world: World
+) -> Counter[str]:
+    """Return, by budget, the pods that left or were evicted for others, and have no replacement yet."""
+    homeless = {move.pod.uid: move.budgets for move in moves if move.shown.is_homeless}
+    for victim in (eviction.victim for eviction in world.evictions):
+        if not world.node_of(victim.uid):
+            homeless[victim.uid] = guarding(victim, of_namespace.get(victim.namespace, ()))
+    return Counter(budget.key for guards in homeless.values() for budget in guards)
+
+
+def _let_go(moves: Iterable[Move], number: int, used: Counter[str]) -> list[Pod]:
     """
     Return the pods that may leave now, in the round of this number; of the others the budget that holds them is noted.
 
-    A budget allows what its controller last counted, less the pods that left and have no replacement yet.
+    A budget allows what its controller last counted, less what is used; that of the pods that leave is added.
     """
-    used = Counter(budget.key for move in moves if move.shown.is_homeless for budget in move.budgets)
     let_go = []
     for pod, budgets, shown in (move for move in moves if not move.shown.round):
         shown.held_by = refusing(budgets, used)

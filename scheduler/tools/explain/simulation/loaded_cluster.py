@@ -208,6 +208,11 @@ class LoadedCluster:
         if assumption := add_claim(self.state.volumes, document):
             self.assumptions[assumption] = None
 
+    def not_counted(self, scheduler_names: Iterable[str]) -> list[Pod]:
+        """Return the pending pods of other schedulers than these and the profiles: their nominations do not count."""
+        names = {*scheduler_names, *(profile.scheduler_name for profile in self.settings.profiles)}
+        return [pod for pod in self.pending_pods() if pod.scheduler_name not in names]
+
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
         for profile in self.settings.profiles:
@@ -229,6 +234,8 @@ class LoadedCluster:
         profiles = build_profiles(self.settings, ClusterView(self.state))
         stand_ins = dict.fromkeys(sorted(set(scheduler_names)), next(iter(profiles.values())))
         profiles = {**stand_ins, **profiles}
+        for pod in self.not_counted(stand_ins):
+            self.state.nominate(pod, "")
         queue = build_queue(profiles, self.settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S)
         return World(
             self.state, profiles, rng, queue=queue, now_s=self.now_s, semantics=self.settings.semantics

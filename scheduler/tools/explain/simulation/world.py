@@ -229,13 +229,11 @@ class World:
                 return self._evict(preemptor_uid, victim_uid)
             case SpareVictim(preemptor_uid, victim_uid):
                 return self._handle_all(EvictionEnded(preemptor_uid, victim_uid, VictimFate.SPARED))
-            case PatchCondition(pod, reason, message, nominated_node_name):
-                return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
-            case ClearNomination(pod):
-                return self._patch(pod, "")
-            case (
-                PatchPodGroup() | EmitEvent() | Attempted() | Evicted() | GroupAttempted() | DevicesAwaited()
-            ):
+            case PatchCondition(pod, reason, message):
+                return self._patch(pod, PodCondition("False", reason, message))
+            case ClearNomination() | PatchPodGroup() | EmitEvent():
+                return []
+            case Attempted() | Evicted() | GroupAttempted() | DevicesAwaited():
                 return []
             case _:
                 assert_never(instruction)
@@ -255,27 +253,19 @@ class World:
         )
         return self._handle_all(BindDone(pod.uid), PodSeen(bound))
 
-    def _patch(
-        self, pod: Pod, nominated_node_name: str | None, condition: PodCondition | None = None
-    ) -> list[Instruction]:
+    def _patch(self, pod: Pod, condition: PodCondition) -> list[Instruction]:
+        """Give the pod the condition. Its nomination is not written: the one that the machine made counts as it is."""
         known = self.unbound.get(pod.uid)
         if known is None:
             return []
-        changed = replace(
-            known,
-            scheduled_condition=condition or known.scheduled_condition,
-            nominated_node_name=known.nominated_node_name
-            if nominated_node_name is None
-            else nominated_node_name,
-            resource_version=self._next_version(),
+        version = self._next_version()
+        return self._handle_all(
+            PodSeen(replace(known, scheduled_condition=condition, resource_version=version))
         )
-        return self._handle_all(PodSeen(changed))
 
     def _evict(self, preemptor_uid: str, uid: str) -> list[Instruction]:
-        """Let the pod's budgets count its disruption, and delete it."""
-        placed = self.state.placed.get(uid)
-        if placed is None:
-            return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.GONE))
+        """Let the budgets of the pod, which runs, count its disruption, and delete it."""
+        placed = self.state.placed[uid]
         self._n_results += 1
         self._room_made_s[preemptor_uid] = self.now_s
         victim, broken = placed.pod, ""

@@ -50,8 +50,14 @@ def drained(
     return found, [(why, pod.name) for why, pod in staying], moves
 
 
-def simulated(cluster: Cluster) -> Drain:
-    return simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+def simulated(cluster: Cluster, *budgets: DisruptionBudget) -> Drain:
+    state = cluster.state()
+    for each in budgets:
+        state.budgets.upsert(each)
+    return simulate_drain(LoadedCluster(SETTINGS, state), ["a1"], None, random.Random(1))
+
+
+URGENT: build.Json = {"labels": {"app": "urgent"}, "spec": {"priority": 9}}
 
 
 def unplaced(moves: list[Move]) -> dict[str, str]:
@@ -154,6 +160,29 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
     (note,) = simulated(cluster).notes[1:]
     start = "2 pods of lower priority would be evicted for these; there is no other place for 1 of them: default/low"
     assert note.startswith(start)
+
+
+def test_a_pod_without_a_place_counts_in_its_budget_however_it_left() -> None:
+    """The urgent pod evicts the one of b1, which has no other place: the drained node keeps its last one."""
+    urgent = web("urgent", "a1", cpu="2", node_selector={build.ZONE: "b"}, **URGENT)
+    pods = [urgent, web("w0", "a1"), web("w1", "a1"), web("low", "b1", cpu="2")]
+    cluster = Cluster(zoned("a1 b1 c1", allocatable={"cpu": "2", "pods": "9"}), pods)
+    answer = simulated(cluster, budget(1))
+    assert [(one.pod, one.round, one.to, one.held_by) for one in answer.leaving] == [
+        ("urgent", 1, "b1", ""),
+        ("w0", 1, "c1", ""),
+        ("w1", 0, "", "default/web"),
+    ]
+
+
+def test_preemption_spares_pods_of_a_budget_that_the_drain_has_used_up() -> None:
+    """Else it would evict the pod of the lowest priority."""
+    batch = web("batch", "b2", labels={"app": "batch"}, spec={"priority": 1})
+    urgent = web("urgent", "a1", node_selector={build.ZONE: "b"}, **URGENT)
+    pods = [urgent, web("w0", "a1", node_selector={build.ZONE: "c"}), web("low", "b1"), batch]
+    cluster = Cluster(zoned("a1 b1 b2", allocatable={"cpu": "1", "pods": "9"}), pods)
+    answer = simulated(cluster, budget(1))
+    assert [(one.pod, one.to) for one in answer.leaving] == [("urgent", "b2"), ("w0", "")]
 
 
 def test_what_would_help_leads_to_no_drained_node() -> None:

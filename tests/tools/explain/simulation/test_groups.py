@@ -103,6 +103,15 @@ def test_an_explanation_names_the_pods_that_are_evicted_for_a_group() -> None:
     }
 
 
+def test_pods_that_a_member_would_evict_on_its_own_are_not_named() -> None:
+    """The group of two has no places however many leave."""
+    members = [pod(f"m{n}", priority=9, labels={GROUP: "small", MIN_COUNT: "2"}) for n in range(2)]
+    cluster = loaded(node("n", "1"), PodSeen(pod("low", node="n")), *map(PodSeen, members))
+    answer = explain_pod(cluster, members[0], None)
+    assert "no pods of lower priority were found whose eviction makes room" in answer.message
+    assert not any("it evicts" in note for note in answer.notes)
+
+
 def job(priority: int) -> Json:
     """Return a StatefulSet whose three pods are a group."""
     labels = {"app": "train", GROUP: "train", MIN_COUNT: "3"}

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.daemon.assembly.profiles import build_profiles, new_state
+from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
-from scheduler.engine.model.stimuli import NodeSeen, PodGroupSeen
+from scheduler.engine.model.stimuli import NodeSeen
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
@@ -74,42 +70,6 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     )
     assert {pod.name for pod, _ in placed.pods} == {"high1", "high2"}
     assert [one.disruptions_allowed for one in world.state.budgets.within("default")] == [0]
-
-
-@pytest.mark.parametrize("more", [[], [running("low", "a1")]], ids=["alone", "beside-a-victim"])
-def test_a_pod_that_waits_for_the_end_of_terminating_pods_is_placed(more: list[Json]) -> None:
-    """Those of its own priority it does not preempt, and the world keeps them."""
-    ending = running("ending", "a1", cpu="2", terminating=True)
-    equal = running("equal", "a2", cpu="2", priority=9, terminating=True)
-    world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "3", "pods": "9"}), [ending, equal, *more]))
-    placed = place_replicas([pending(f"high{n}", cpu="3", priority=9) for n in (1, 2)], world)
-    assert [(pod.name, node_name) for pod, node_name in placed.pods] == [("high1", "a1")]
-    assert [victim.name for victim in placed.victims] == ["low"] * len(more)
-    assert {pod.pod.name for pod in world.state.placed.values()} == {"equal", "high1"}
-    assert differences(world.state) == []
-
-
-def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> None:
-    """Its member has a lower priority than the pod that ends."""
-    ending = running("ending", "a1", priority=5, terminating=True)
-    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"}), [ending]))
-    key = GroupKey(GroupKind.KUBERNETES, "default", "g")
-    world.process(PodGroupSeen(PodGroup(key, 1, api_version="v1alpha2", priority=9)))
-    member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
-    pod = decoded(build.pod("m", cpu="1", spec=member))
-    assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]
-
-
-def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
-    """Also where pods are not popped from the backoff queue."""
-    semantics = semantics_of(DEFAULT_SEMANTICS.version, {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False})
-    pods = [running(f"low{n}", "a1") for n in (1, 2)]
-    state = Cluster(zoned("a1", allocatable={"cpu": "2", "pods": "9"}), pods).state()
-    profiles = build_profiles(replace(default_settings(), semantics=semantics), ClusterView(state))
-    world = World(state, profiles, random.Random(1), semantics=semantics)
-    placed = place_replicas([pending("high", cpu="2", priority=9)], world)
-    assert [node_name for _, node_name in placed.pods] == ["a1"]
-    assert len(placed.victims) == 2
 
 
 def test_a_claim_is_bound_before_its_pod_and_a_volume_is_made_for_another() -> None:
