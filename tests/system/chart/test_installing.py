@@ -258,7 +258,8 @@ async def _free_leases(installed: Installed, namespace: str) -> None:
     leases = (await installed.cluster.api.get(path)).ok["items"]
     ours = [each["spec"] for each in leases if each["metadata"]["name"].startswith((NAME, "placer"))]
     assert ours
-    assert {spec["holderIdentity"] for spec in ours} == {""}
+    # On a server that several tests use, one may have left a Lease that nobody has held.
+    assert [spec for spec in ours if spec.get("holderIdentity")] == []
 
 
 @asynccontextmanager

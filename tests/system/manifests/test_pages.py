@@ -111,7 +111,7 @@ _OF_OTHERS = """
     --format --platform --provenance --push --sbom --sign --tag --target --allowed-scheduler-names
     --bypassed-scheduler-names --new-pod-scale-up-delay --scheduler-config-file --level --other-checkout
     --placed --strict --upgrade --volumes --check --holds --hostile --pods --rounds --scheduler-binary
-    --shape --start --as-whole --hypothesis-seed --snapshot-update
+    --shape --start --as-whole --hypothesis-seed --lives --snapshot-update
     --accepted-- --decided-- --put --ready-- --seen
     --exchange --leader-elect- --types
 """
