@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -112,7 +113,10 @@ async def test_a_server_that_is_not_there_is_said_in_words(
         return asked(host, *args, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    monkeypatch.setenv("no_proxy", "*")
+    # Where aiodns is installed, aiohttp asks it instead.
+    monkeypatch.setattr(aiohttp.connector, "DefaultResolver", aiohttp.ThreadedResolver)
+    # In capitals: they have precedence.
+    monkeypatch.setenv("NO_PROXY", "*")
     for address in ("http://127.0.0.1:1/x", "http://nowhere.invalid/x", "http://[", "https://"):
         assert await called("explain", "-f", address, "--on", "never-read") == (2, "", snapshot)
 

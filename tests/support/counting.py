@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import util
 
 _SUPPORT = Path(__file__).parent
 pytest.register_assert_rewrite(
@@ -22,6 +23,18 @@ _n_passed: Counter[str] = Counter()
 def pytest_assertion_pass(item: pytest.Item) -> None:
     """Count an assertion that held."""
     _n_passed[item.nodeid] += 1
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """
+    Explain no comparison, as pytest does here also of one that held: it compares again, and a snapshot takes that for
+    the next one.
+
+    Innermost, since pytest's own wrapper sets how comparisons are explained, and puts it back.
+    """
+    util._reprcompare = None
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from scheduler.engine.model.stimuli import CycleDue, PodGone, PodSeen
 from scheduler.sdk.testing.cluster import Cluster, completed
+from scheduler.sdk.testing.decisions import Decision
 from scheduler.sdk.testing.objects import JsonObject, make_node, make_pod
 
 _ZONE = "topology.kubernetes.io/zone"
@@ -73,14 +74,14 @@ class PluginTests:
     def test_refused_nodes_have_reasons(self) -> None:
         """The plugin says itself why it refuses a node."""
         for pod in self.pods:
-            for node, reason in self.cluster().decide(pod).refused.items():
+            for node, reason in self._decided(pod).refused.items():
                 assert reason, f"{node} is refused without a reason"
                 assert "were refused by plugin" not in reason, f"{node}: give the rule a reason of its own"
 
     def test_scores_are_from_0_to_100(self) -> None:
         """The scores of all feasible nodes are."""
         for pod in self.pods:
-            for node, by_plugin in self.cluster().decide(pod).scores.items():
+            for node, by_plugin in self._decided(pod).scores.items():
                 assert 0 <= by_plugin.get(self.plugin.name, 0) <= 100, (node, by_plugin)
 
     def test_the_same_question_has_the_same_answer(self) -> None:
@@ -149,6 +150,12 @@ class PluginTests:
         assert warm[len(warm) // 2] <= self.longest_decision_s
 
     # Parts of the above.
+
+    def _decided(self, pod: JsonObject) -> Decision:
+        """Return the decision about the pod. One with an error, such as a score above 100, names no node at all."""
+        decision = self.cluster().decide(pod)
+        assert not decision.error, decision.message
+        return decision
 
     def _empty(self, plugin: Any) -> Cluster:  # noqa: ANN401 - a class
         args = {} if self.args is None else {plugin.name: self.args}

@@ -18,6 +18,7 @@ from scheduler.daemon.kube.requests import get_pod
 from scheduler.errors import SettingsError, Unauthorized, Unreachable
 from tests.daemon.kube.kubeconfigs import changed, encoded, id_token, loaded, written
 from tests.support.scripted_server import answering
+from tests.support.waiting import TIMEOUT_S
 
 GET = get_pod("d", "p")
 
@@ -236,11 +237,13 @@ async def test_an_exec_plugin_is_killed_when_nobody_waits_for_it(tmp_path):
         loading = asyncio.create_task(
             loaded(written(tmp_path / "config", changed(user=plugin(tmp_path, body))))
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_S):
             await started.wait()
+            assert not ended.is_set()
             loading.cancel()
             await asyncio.wait([loading])
             await ended.wait()
+        assert loading.cancelled()
 
 
 FAILURES = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -26,6 +27,7 @@ from scheduler.daemon.writes.recorder import (
 from scheduler.errors import Unreachable
 from tests.daemon.writes.answers import refusal
 from tests.support.scripted_server import FakeSleep, client_of, held, lost, reply, scripted
+from tests.support.waiting import TIMEOUT_S
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
@@ -394,10 +396,13 @@ async def test_other_tasks_run_while_many_series_are_finished():
 async def test_events_are_written_while_others_pause_between_two_attempts():
     """Two are written at a time, but a pause is no write."""
     written, paused = asyncio.Event(), asyncio.Event()
+    tried: Counter[str] = Counter()
 
     class Client:
         async def request(self, request, **_):
-            if "/bad/" in request.path:
+            kind = "bad" if "/bad/" in request.path else "good"
+            tried[kind] += 1
+            if kind == "bad":
                 raise Unreachable(0, "Unreachable", "no route")
             written.set()
 
@@ -410,7 +415,8 @@ async def test_events_are_written_while_others_pause_between_two_attempts():
     running = asyncio.create_task(recorder.run())
     for number, uid in by_worker.items():
         recorder.record(key_of(uid=uid, namespace="good" if number == WORKERS - 1 else "bad"), "note")
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(TIMEOUT_S):
         await written.wait()
+    assert tried == {"bad": WORKERS - 1, "good": 1}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -144,6 +144,7 @@ class _Slow(Crowded):
         pytest.param(_Deaf, PluginTests.test_events_wake_the_pods_that_were_refused, id="lacks an event"),
         pytest.param(_Sleepy, PluginTests.test_events_wake_the_pods_that_were_refused, id="has a wrong hint"),
         pytest.param(_Wild, PluginTests.test_every_pod_is_decided, id="scores above 100"),
+        pytest.param(_Wild, PluginTests.test_scores_are_from_0_to_100, id="has such a score"),
         pytest.param(_Raising, PluginTests.test_every_pod_is_decided, id="raises"),
         pytest.param(_Silent, PluginTests.test_both_forms_agree, id="differs from its other form"),
     ],
