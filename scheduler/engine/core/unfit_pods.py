@@ -95,8 +95,10 @@ class UnfitPods:
         preemptor, step, members = result.preemptor, result.step, result.members
         if preemptor is None:
             return []
+        # First, so that the room of a nomination does not wake members that wait for victims.
+        evictions = self._evict(preemptor, "", step.victims, now_s, members)
         cleared = self._clear_nominations(preemptor, sorted(set(step.nodes.values())), now_s, members)
-        return [*cleared, *self._evict(preemptor, "", step.victims, now_s, members)]
+        return [*cleared, *evictions]
 
     def _evict(
         self, pod: Pod, node_name: str, victims: Iterable[Pod], now_s: float, members: Collection[str] = ()

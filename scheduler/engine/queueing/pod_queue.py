@@ -305,13 +305,18 @@ class PodQueue:
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
     def give_back(self, queued: QueuedPod) -> None:
-        """Put a popped member back at its old place: its group is placed without it, and it is tried alone."""
+        """
+        Put a popped member back at its old place: its group is placed without it, and it is tried alone.
+
+        Unless a PreEnqueue check fails: it may have been taken from where it waits for the pods evicted for it.
+        """
         queued.is_surplus = True
         self._backlog.finish()
         queued.attempts -= 1
-        queued.sub_queue = SubQueue.ACTIVE
         self._pods[queued.uid] = queued
         self._count_rejection(queued, +1)
+        self._run_pre_enqueue(queued)
+        queued.sub_queue = SubQueue.GATED if queued.gating_plugin else SubQueue.ACTIVE
         self._put_in(queued)
 
     def on_event(

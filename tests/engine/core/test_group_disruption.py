@@ -216,3 +216,43 @@ def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
     show(driver, *(member(f"o{index}", "other", 5) for index in range(3)))
     driver.cycle()
     assert driver.needs_eviction(lone.uid, last.victim.uid)
+
+
+def test_members_that_their_group_ranks_above_nominated_pods_give_way_to_them_nevertheless(driver: Driver):
+    """Their own priority is lower: they take turns no more than pods of their own priority would."""
+    driver.node("n", allocatable={"cpu": "1"})
+    driver.handle(group_seen("g", priority=9, version="v1beta1"))
+    driver.pod("low", cpu="1", priority=5, node="n")
+    show(driver, member("a", "g", 0), member("b", "g", 0))
+    evictions = [eviction for _ in range(2) for eviction in each_of(driver.cycle(), EvictVictim)]
+    assert [eviction.victim.name for eviction in evictions] == ["low"]
+    (eviction,) = evictions
+    assert driver.needs_eviction(eviction.preemptor.uid, eviction.victim.uid)
+
+
+def test_a_gang_that_takes_the_node_of_a_nominated_pod_is_held_until_its_victims_end(driver: Driver):
+    """Its first member may evict the pod, its other one may not: it does not choose its victims again meanwhile."""
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=9))
+    driver.pod("low", cpu="3", priority=1, node="n")
+    driver.pod("mid", cpu="1", priority=5)
+    assert [eviction.preemptor.name for eviction in each_of(driver.cycle(), EvictVictim)] == ["mid"]
+    show(driver, member("top", "g", 9), member("small", "g", 0))
+    driver.cycle()
+    assert {"uid-default-top", "uid-default-small"} <= set(driver.state.held_for_evictions)
+    assert not driver.machine.has_work()
+
+
+@pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])
+def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: tuple[int, ...]) -> None:
+    """In whichever order a group's members were shown (upstream: GetEarliestPodStartTime)."""
+    driver = Driver()
+    for node in ("x", "y"):
+        driver.node(node, allocatable={"cpu": "2"})
+        driver.handle(group_seen(f"g{node}", priority=0, mode={"all": {}}, version="v1beta1"))
+    for node, day in zip("xxyy", days, strict=True):
+        made = member(f"m{day}", f"g{node}", 0, node)
+        made["status"]["startTime"] = f"2026-01-0{day}T00:00:00Z"
+        show(driver, made)
+    driver.pod("high", cpu="2", priority=9)
+    assert {eviction.victim.node_name for eviction in each_of(driver.cycle(), EvictVictim)} == {"y"}

@@ -51,14 +51,17 @@ class Candidate:
     @property
     def harm(self) -> Harm:
         """Return the harm of evicting the victims. There is at least one."""
-        first, n_victims = self.victims[0], len(self.victims)
+        n_victims, highest = len(self.victims), self.priorities[0]
         total = sum(self.priorities) + LOWEST_PRIORITY * n_victims
-        return self.n_violations, self.priorities[0], total, n_victims, -first.start_rank
+        # A group that is evicted as a whole comes before pods that started earlier.
+        ranks = zip(self.priorities, self.victims, strict=True)
+        earliest = min(victim.start_rank for priority, victim in ranks if priority == highest)
+        return self.n_violations, highest, total, n_victims, -earliest
 
 
 def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:
     """Return the pods that the pod would evict from the row, or why evicting does not help."""
-    lower = lower_units(view.state.placed_on(row), unfit.context.pod.priority, view)
+    lower = lower_units(view.state.placed_on(row), unfit.evicts_below, view)
     if not lower:
         return NO_VICTIMS
     violating, others = reprieve_order(lower, view)
@@ -108,7 +111,7 @@ def reprieve_order(
     # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
     # not even that), where pods are appended as watches bring them and the last pod fills the gap that another leaves.
     # Here the name decides, so that a restart changes no decision; the recorded decisions agree with this direction.
-    ordered = sorted(units, key=lambda unit: unit[0].pod.key, reverse=True)
+    ordered = sorted(units, key=lambda unit: min(placed.pod.key for placed in unit), reverse=True)
     ordered.sort(key=lambda unit: importance(unit, view))
     return _by_violation(ordered, view)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.engine.framework.node_trial import RoomOnly
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.plugins.default_preemption.candidates import LOWEST_PRIORITY, Harm
 from scheduler.engine.plugins.default_preemption.protection import Protections
 from scheduler.engine.state.arrays import Amounts, Mask, Rows
@@ -41,13 +41,15 @@ class DryRuns(NamedTuple):
         return +Counter(dict(zip(room.room.reasons, n_short.tolist(), strict=True)))
 
 
-def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, view: ClusterView) -> DryRuns:
+def dry_runs(
+    rows: Rows, unfit: UnfitPod, room: RoomOnly, protections: Protections, view: ClusterView
+) -> DryRuns:
     """Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority."""
     # A row is undecided if other filters matter too, if a budget counts some pods as gone already, if a PodGroup says
     # how its members are evicted, or if names decide which of two equally important pods stays. O(pods).
     index_of_row = np.full(view.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
-    lower = view.state.pods.below(pod.priority, index_of_row >= 0)
+    lower = view.state.pods.below(unfit.evicts_below, index_of_row >= 0)
     at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
     of_groups = index_of_row[list(view.rows_evicted_otherwise())]
@@ -56,7 +58,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     is_undecided[at[protections.is_undecided[protection]]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, protections.kinds[protection])]] = True
     left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in room.room.spare(rows)])
-    nominated_on, taken_by_nominated = view.nominated_room(pod)
+    nominated_on, taken_by_nominated = view.nominated_room(unfit.context.pod)
     nominated_at = index_of_row[nominated_on]
     is_asked = nominated_at >= 0
     is_undecided[nominated_at[is_asked]] |= not room.is_only_trial
@@ -72,8 +74,6 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     is_victim[in_turn] = _is_victim(at[in_turn], left, taken[:, in_turn])
     harms = _harms(at, lower, is_victim, is_violating, len(rows))
     fits: Mask = np.all(~is_short, axis=0)
-    # Without a victim only a nominated pod keeps it out, over which its group's priority ranks it.
-    is_undecided |= fits & (np.bincount(at[is_victim], minlength=len(rows)) == 0)
     return DryRuns(is_undecided, fits, harms, is_short)
 
 

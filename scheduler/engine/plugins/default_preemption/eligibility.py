@@ -31,7 +31,7 @@ def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
         return None
     if fit_error.code_at(row) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
-    if _has_ending_victims(row, pod.priority, view):
+    if _has_ending_victims(row, unfit.evicts_below, view):
         return VICTIMS_ARE_ENDING
     if fit_error.prefilter is not None:
         return None

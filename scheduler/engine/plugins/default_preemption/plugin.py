@@ -89,11 +89,7 @@ def _best_of(search: Search) -> Candidate:
 
 def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
     """Return the pod with the priority with which it evicts others: that of its PodGroup, if it has one."""
-    context = unfit.context
-    priority = view.state.groups.preemptor_priority(context.pod)
-    if priority == context.pod.priority:
-        return unfit
-    return replace(unfit, context=replace(context, pod=replace(context.pod, priority=priority)))
+    return replace(unfit, group_priority=view.state.groups.preemptor_priority(unfit.context.pod))
 
 
 def _message(search: Search) -> str:

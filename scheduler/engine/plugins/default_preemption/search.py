@@ -88,7 +88,7 @@ class Search:
             yield None
 
     def _at_once(self, rows: Rows, room: RoomOnly, protected: Protections) -> Iterator[Found | None]:
-        answers = dry_runs(rows, self.unfit.context.pod, room, protected, self.view)
+        answers = dry_runs(rows, self.unfit, room, protected, self.view)
         is_refused = ~(answers.is_undecided | answers.is_candidate)
         self.n_asked += int(np.count_nonzero(is_refused))
         self.reasons += answers.reasons(room)
@@ -124,7 +124,7 @@ def find_candidates(
         return search
     wanted = args.n_wanted(len(rows))
     offset = rng.randrange(len(rows))
-    has_lower = view.has_lower(unfit.context.pod.priority)[rows]
+    has_lower = view.has_lower(unfit.evicts_below)[rows]
     search.note(NO_VICTIMS, int(np.count_nonzero(~has_lower)))
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []

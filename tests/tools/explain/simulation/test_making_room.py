@@ -156,16 +156,16 @@ def test_a_nomination_counts_for_pods_of_its_scheduler(of: str, asked_of: str, *
     assert simulate_copies(state, new, 1, random.Random(1)).n_placed == (not counts)
 
 
-def test_a_pod_that_its_group_ranks_above_a_nominated_one_evicts_nobody_where_it_lacks_no_room() -> None:
-    """It has a lower priority itself, so that the nomination keeps it out; without it all pods may stay."""
+def test_a_pod_that_its_group_ranks_above_a_nominated_one_evicts_beside_it() -> None:
+    """It has a lower priority itself, so that the nomination counts, in the dry run as in the filters."""
     nominated = build.pod("nominated", cpu="1", spec={"schedulerName": NAME, "priority": 2})
     nominated["status"]["nominatedNodeName"] = "a1"
     member = decoded(build.pod("m", cpu="1", spec={"schedulerName": NAME, **GROUPED}))
     pods = [nominated, on("a1", "low")]
     cluster = loaded({"kind": "Node", **TWO[0]}, *({"kind": "Pod", **pod} for pod in pods))
     cluster.apply(PodGroupSeen(of_group(priority=5)))
-    answer = explain_pod(cluster, member, None)
-    assert "preemption: 0/1 nodes are available: 1 No preemption victims found" in answer.message
+    answer = simulate_copies(cluster, member, 1, random.Random(1))
+    assert [victim.name for victim in answer.victims] == ["low"]
 
 
 def test_a_drain_ends_though_pods_evict_each_other_for_ever() -> None:
