@@ -142,8 +142,8 @@ class Lives(RuleBasedStateMachine):
         for eviction in each_of(told, EvictVictim):
             victim, preemptor = eviction.victim, eviction.preemptor
             # Of one group, of which members may say different things.
-            groups = {None if each.group is None else each.group.key for each in (victim, preemptor)}
-            is_released = victim.group is not None and len(groups) == 1
+            keys = {None if each.group is None else each.group.key for each in (victim, preemptor)}
+            is_released = victim.group is not None and len(keys) == 1
             assert is_released or victim.priority < preemptor.priority
             under_way = {each.victim.uid for each in self.evictions} | {
                 each.victim_uid for each in self.answers
