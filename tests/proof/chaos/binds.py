@@ -100,7 +100,8 @@ class BindJudge:
             yield Wrong(Verdict.STRANGE, text, write.at_s)
             return
         waited_s = write.at_s - self._created_s[uid]
-        if uid in self._relaxed and waited_s < PATIENCE_S:
+        # A pod's creationTimestamp, from which it waits, has whole seconds.
+        if uid in self._relaxed and waited_s <= PATIENCE_S - 1:
             yield Wrong(Verdict.RULE, f"{write.key} was relaxed after {waited_s:.1f} s", write.at_s)
         n_written = self._n_written(decision)
         told = self._refused_beside_assumed(decision, n_written, uid)

@@ -11,11 +11,13 @@ import re
 import shutil
 import textwrap
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.support.waiting import until
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
@@ -379,6 +381,9 @@ async def test_a_session_goes_as_on_a_real_cluster(tmp_path, session):
             if line.startswith(("$ ", "! ")):
                 command = line[2:]
                 out = await kubectl(command, fails=line.startswith("!"))
+            elif command.startswith("get pods") and not is_shown(line, out):
+                # The pods that a rollout replaces are shown until they have ended.
+                out = await until(partial(kubectl, command), partial(is_shown, line))
             else:
                 assert is_shown(line, out), f"{line} after kubectl {command}:\n{out}"
 
