@@ -96,6 +96,7 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     for group in state.groups.listed():
         members = (*state.groups.placed(group), *state.groups.pending(group))
         yield _ROW_COST + len(members), list(_group(state, group))
+    yield _ROW_COST, list(_ending(state))
     for key in _few_at_a_time(state.derived.keys):
         if isinstance(key, OutOfTreeKey):
             continue  # computed by code that is not ours, which may raise or answer differently each time
@@ -167,8 +168,9 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
             if name not in state.volumes.users(claim_key):
                 yield f"{name}: {placed.pod.key} is not among the users of claim {claim_key}"
         pod, columns = placed.pod, state.pods.at(placed.slot)
-        if state.groups.has_placed(pod) != (pod.group is not None and not pod.terminating):
-            yield f"{name}: {pod.key} differs from the placed members of its group"
+        kept = state.groups.has_placed(pod), state.groups.has_ending(pod)
+        if kept != (pod.group is not None and not pod.terminating, pod.group is not None and pod.terminating):
+            yield f"{name}: {pod.key} differs from the members of its group on nodes"
         taken = [usage.requested.get(resource, 0) for resource in COUNTED]
         counted = (placed.label_set.number, row, pod.priority, pod.start_rank, taken, not pod.terminating)
         if columns != counted:
@@ -211,6 +213,14 @@ def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
         yield f"group {key.text}: {state.groups.n_ready(key)} members ready kept, {len(ready)} recounted"
     if not placed and not pending and state.groups.get(key) is None:
         yield f"group {key.text} is kept without members"
+
+
+def _ending(state: ClusterState) -> Iterator[str]:
+    """Compare the members that end with the pods on nodes; whether all of these are kept is compared by row."""
+    for pod in state.groups.ending():
+        known = state.placed.get(pod.uid)
+        if known is None or not known.pod.terminating or known.pod.group != pod.group:
+            yield f"{pod.key} is kept as a member that ends"
 
 
 def _ports(state: ClusterState, row: int, pods: Collection[PlacedPod]) -> Iterator[str]:

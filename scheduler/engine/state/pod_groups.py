@@ -193,6 +193,14 @@ class PodGroups:
         """Return whether the pod counts as a member on a node."""
         return pod.group is not None and pod.uid in self._placed.get(pod.group.key, _NONE)
 
+    def has_ending(self, pod: Pod) -> bool:
+        """Return whether the pod counts as a member on a node that is terminating."""
+        return pod.group is not None and pod.uid in self._ending.get(pod.group.key, _NONE)
+
+    def ending(self) -> Iterator[Pod]:
+        """Yield the members on nodes that are terminating, of all groups."""
+        return chain.from_iterable(members.values() for members in self._ending.values())
+
     def pending(self, key: GroupKey) -> Iterable[Pod]:
         """Return the members that no watch has shown bound, in the order in which they came."""
         return self._pending.get(key, _NONE).values()

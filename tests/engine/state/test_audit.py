@@ -40,6 +40,7 @@ def driven() -> Driver:
     ports = [build.container(host_ports=["8080"])]
     driver.pod("old", labels={"app": "b"}, node="n1", terminating=True, containers=ports)
     driver.pod("member", labels=MEMBER, node="n2")
+    driver.pod("ending", labels=MEMBER, node="n2", terminating=True)
     driver.pod("sibling", labels=MEMBER)
     return driver
 
@@ -278,6 +279,14 @@ def _a_member_that_left(state: ClusterState) -> None:
     state.groups.place(replace(member, uid="left"))
 
 
+def _a_member_that_ends_lost(state: ClusterState) -> None:
+    state.groups.displace(next(state.groups.ending()))
+
+
+def _a_member_that_has_ended(state: ClusterState) -> None:
+    state.groups.place(replace(next(state.groups.ending()), uid="left"))
+
+
 def _a_member_that_waits_though_it_is_bound(state: ClusterState) -> None:
     state.groups.add_pending(next(one.pod for one in state.placed.values() if one.pod.group))
 
@@ -305,6 +314,8 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_pod_that_forgot_its_terms,
     _a_member_on_a_node_lost,
     _a_member_that_left,
+    _a_member_that_ends_lost,
+    _a_member_that_has_ended,
     _a_member_that_waits_though_it_is_bound,
     _a_group_without_members,
 ]

@@ -39,8 +39,8 @@ class Candidate:
     """
     A node, and the pods that have to leave for the pod, the most important first.
 
-    `priorities`: the priorities by which the victims were compared. `n_violations`: the pods, or
-    groups that are evicted as a whole, whose eviction breaks a budget.
+    `priorities`: the priorities by which the victims were compared. `n_violations`: the pods, or groups that are
+    evicted as a whole, whose eviction breaks a budget.
     """
 
     row: int
@@ -53,7 +53,8 @@ class Candidate:
         """Return the harm of evicting the victims. There is at least one."""
         n_victims, highest = len(self.victims), self.priorities[0]
         total = sum(self.priorities) + LOWEST_PRIORITY * n_victims
-        # A group that is evicted as a whole comes before pods that started earlier.
+        # Not the first victim's: members of a group come in the order in which watches showed them, and a whole group
+        # before single pods that started earlier (util/utils.go, GetEarliestPodStartTime).
         ranks = zip(self.priorities, self.victims, strict=True)
         earliest = min(victim.start_rank for priority, victim in ranks if priority == highest)
         return self.n_violations, highest, total, n_victims, -earliest
