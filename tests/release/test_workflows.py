@@ -18,7 +18,8 @@ def steps(path: Path) -> list[dict[str, str]]:
 
 
 def zizmor(*paths: Path) -> str:
-    command = [str(Path(sys.executable).with_name("zizmor")), "--offline", "--quiet", "--format=plain"]
+    options = ["--offline", "--quiet", "--color=never", "--format=plain"]
+    command = [str(Path(sys.executable).with_name("zizmor")), *options]
     done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False)
     return done.stdout
 
