@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 
@@ -18,7 +18,15 @@ from scheduler.engine.model.allocations import (
     allocation_of_its_own,
     with_own_parameters,
 )
-from scheduler.engine.model.devices import Amount, DeviceKind, Expressions, Interned
+from scheduler.engine.model.devices import (
+    Amount,
+    DeviceClass,
+    DeviceKind,
+    DeviceTaintRule,
+    Expressions,
+    Interned,
+    ResourceSlice,
+)
 from scheduler.engine.model.json_fields import (
     UNREAD,
     At,
@@ -151,6 +159,10 @@ class ResourceClaim:
     def controller(self) -> OwnerReference | None:
         """The owner that controls the claim, if one does."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+
+DeviceObject = ResourceSlice | DeviceClass | ResourceClaim | DeviceTaintRule
+DEVICES: Final = {each.kind: Reader(each) for each in get_args(DeviceObject)}
 
 
 def special_key(namespace: str, pod_uid: str) -> str:

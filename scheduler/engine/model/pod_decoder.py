@@ -43,7 +43,7 @@ from scheduler.engine.model.fallback import (
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.gated_fields import without_effect
-from scheduler.engine.model.json_fields import UnnamedError, namespace_and_name
+from scheduler.engine.model.json_fields import namespace_and_name
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
 from scheduler.engine.model.pod_wire import decode_part
@@ -64,8 +64,7 @@ from scheduler.engine.model.pods import (
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.model.terms import Problem, Toleration
 from scheduler.engine.model.unread_names import unread_names
-from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
+from scheduler.engine.syntax.quantity import non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
@@ -88,10 +87,7 @@ class PodDecoder:
 
     def decode(self, data: bytes | msgspec.Raw) -> Pod:
         """Return the pod of a JSON document; raise MalformedObjectError, which names field and problem."""
-        try:
-            return wire.decoded(self._decode, "pod", data)
-        except (QuantityError, UnnamedError) as error:
-            raise MalformedObjectError(f"pod: {error}") from error
+        return wire.decoded(self._decode, "pod", data)
 
     def _decode(self, data: bytes | msgspec.Raw) -> Pod:
         raw = self._decoder.decode(data)

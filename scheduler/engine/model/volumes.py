@@ -7,27 +7,36 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from sys import intern
-from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
 from scheduler.engine.model.json_fields import (
+    UNREAD,
     At,
     Name,
     NamespacedKey,
+    Reader,
     ResourceVersion,
     Terminating,
     Uid,
-    UnnamedError,
     annotation,
     is_given,
 )
 from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.wire import Int32, LabelSelector, MigratedDisk, QuantityText, Wire
+from scheduler.engine.model.wire import (
+    Int32,
+    LabelSelector,
+    MalformedObjectError,
+    MigratedDisk,
+    QuantityText,
+    Wire,
+)
 from scheduler.engine.syntax.quantity import parse_quantity
 from scheduler.engine.syntax.selectors import Selector
 
@@ -411,7 +420,7 @@ class CsiDriver:
 
 def _pool_key(namespace: str, name: str) -> str:
     if not name:
-        raise UnnamedError("metadata.name is required")
+        raise MalformedObjectError("metadata.name is required")
     return f"{namespace}/{name}"
 
 
@@ -472,6 +481,15 @@ StorageObject = (
     | CsiStorageCapacity
     | VolumeAttachment
 )
+
+
+STORAGE: Final = {each.kind: Reader(each) for each in get_args(StorageObject)}
+
+
+def storage_reader(kind: StorageKind, semantics: Semantics) -> Reader[Any]:
+    """Return what decodes objects of the kind; a field whose gate is off is absent."""
+    is_gated = kind is StorageKind.CSI_DRIVER and not semantics.enabled(Gate.VOLUME_LIMIT_SCALING)
+    return Reader(CsiDriver, is_required=UNREAD) if is_gated else STORAGE[kind]
 
 
 def no_such(kind: StorageKind, name: str) -> str:
