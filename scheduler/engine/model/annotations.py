@@ -22,16 +22,15 @@ from typing import Final, NamedTuple
 
 from scheduler.engine.model import annotation_json
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.annotation_json import (
-    JsonAffinity,
-    JsonPodAffinity,
-    JsonTerm,
-    JsonWeightedTerm,
-    decode_affinity,
-    decoded,
-)
+from scheduler.engine.model.annotation_json import decode_affinity, decoded
 from scheduler.engine.model.pod_groups import group_minimum
-from scheduler.engine.model.pod_wire import WireNodeAffinity
+from scheduler.engine.model.pod_wire import (
+    WireAffinity,
+    WireAffinityTerm,
+    WireNodeAffinity,
+    WirePodAffinity,
+    WireWeightedTerm,
+)
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -149,7 +148,7 @@ def parse_affinity_annotation(
         return annotation_json.problem(AFFINITY, str(error))
 
 
-def _parsed_affinity(parser: _TermParser, raw: JsonAffinity, *, replaces: bool) -> AnnotatedAffinity:
+def _parsed_affinity(parser: _TermParser, raw: WireAffinity, *, replaces: bool) -> AnnotatedAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -219,7 +218,7 @@ class _TermParser:
     labels: Mapping[str, str]
     group_minimum: int
 
-    def required(self, path: str, raw: JsonPodAffinity, *, is_anti: bool) -> TermList:
+    def required(self, path: str, raw: WirePodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
         at = f"{path}.requiredDuringScheduling"
         return (
@@ -227,7 +226,7 @@ class _TermParser:
             *self._terms(f"{at}RequiredDuringExecution", raw.enforced, is_anti=is_anti, enforced=True),
         )
 
-    def preferred(self, path: str, raw: Iterable[JsonWeightedTerm], *, is_anti: bool) -> TermList:
+    def preferred(self, path: str, raw: Iterable[WireWeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
@@ -238,7 +237,7 @@ class _TermParser:
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[JsonTerm], *, is_anti: bool, enforced: bool = False
+        self, path: str, raw: Iterable[WireAffinityTerm], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
             self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
@@ -246,7 +245,7 @@ class _TermParser:
         )
 
     def _term(
-        self, path: str, raw: JsonTerm, *, is_anti: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: WireAffinityTerm, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -268,11 +267,11 @@ class _TermParser:
             percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
-    def _namespaces(self, raw: JsonTerm) -> frozenset[str]:
+    def _namespaces(self, raw: WireAffinityTerm) -> frozenset[str]:
         is_own_only = not raw.namespaces and raw.namespace_selector is None
         return frozenset((self.namespace,) if is_own_only else raw.namespaces or ())
 
-    def _selector(self, path: str, raw: JsonTerm) -> Selector:
+    def _selector(self, path: str, raw: WireAffinityTerm) -> Selector:
         """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
         selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
@@ -292,7 +291,7 @@ class _TermParser:
         return Selector((*selector.requirements, *merged)) if merged else selector
 
 
-def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
+def _max_pods(path: str, raw: WireAffinityTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
     if raw.domain_weights is not None:
@@ -311,7 +310,7 @@ def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_requi
     return limit
 
 
-def _weights(path: str, raw: JsonTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
+def _weights(path: str, raw: WireAffinityTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
         raise _MalformedError(f"{at}: only anti-affinity takes it")

@@ -216,12 +216,16 @@ class WireToleration(Wire, frozen=True):
 
 
 class WireAffinityTerm(Wire, frozen=True):
-    """A term of pod affinity or anti-affinity."""
+    """A term of pod affinity or anti-affinity; what follows the selectors is read of annotations alone."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
     namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+    max_pods_per_domain: int | str | None = None
+    domain_weights: dict[str, int] | None = None
 
 
 class WireWeightedTerm(Wire, frozen=True):
@@ -232,13 +236,16 @@ class WireWeightedTerm(Wire, frozen=True):
 
 
 class WirePodAffinity(Wire, frozen=True):
-    """podAffinity and podAntiAffinity."""
+    """podAffinity and podAntiAffinity; `enforced` is read of annotations alone."""
 
     required: tuple[WireAffinityTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
     preferred: tuple[WireWeightedTerm, ...] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    enforced: tuple[WireAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingRequiredDuringExecution", default=()
     )
 
 
