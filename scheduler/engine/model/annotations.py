@@ -86,27 +86,22 @@ _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
 class DeclaredAffinity(NamedTuple):
-    """The affinity that a pod declares; `preferred_nodes` is None without such a list."""
+    """
+    The affinity that a pod declares; `preferred_nodes` is None without such a list.
+
+    `replaces`: whether an annotation declares it, and the affinity of the spec does not count.
+    """
 
     pod_affinity: PodAffinity
     required_nodes: RequiredNodeAffinity
     preferred_nodes: tuple[PreferredNodeTerm, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedAffinity:
-    """The affinity that a pod declares by annotation; `replaces` says that the affinity of its spec does not count."""
-
-    pod_affinity: PodAffinity
-    required_node_affinity: RequiredNodeAffinity
-    preferred_nodes: tuple[PreferredNodeTerm, ...]
-    replaces: bool
+    replaces: bool = False
 
     @property
     def is_required(self) -> bool:
         """Whether a pod without this affinity could go to other nodes."""
         affinity = self.pod_affinity
-        terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
+        terms = affinity.required or affinity.required_anti or self.required_nodes.terms
         return bool(terms) or self.replaces
 
 
@@ -126,7 +121,7 @@ def parse_grace_period(annotations: Mapping[str, str]) -> float | Problem | None
 
 def parse_affinity_annotation(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> AnnotatedAffinity | Problem | None:
+) -> DeclaredAffinity | Problem | None:
     """Return the affinity that the annotations of a pod with these labels declare; None if they declare none."""
     text, mode = annotations.get(AFFINITY), annotations.get(MODE, _ADD)
     if text is None:
@@ -148,7 +143,7 @@ def parse_affinity_annotation(
         return annotation_json.problem(AFFINITY, str(error))
 
 
-def _parsed_affinity(parser: _TermParser, raw: WireAffinity, *, replaces: bool) -> AnnotatedAffinity:
+def _parsed_affinity(parser: _TermParser, raw: WireAffinity, *, replaces: bool) -> DeclaredAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -162,7 +157,7 @@ def _parsed_affinity(parser: _TermParser, raw: WireAffinity, *, replaces: bool) 
         preferred=parser.preferred("$.podAffinity", pod.preferred, is_anti=False),
         preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred, is_anti=True),
     )
-    return AnnotatedAffinity(
+    return DeclaredAffinity(
         pod_affinity, _required_nodes(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces
     )
 
@@ -192,12 +187,12 @@ def _required_nodes(raw: WireNodeAffinity) -> RequiredNodeAffinity:
     return RequiredNodeAffinity(None, terms)
 
 
-def _preferred_nodes(raw: WireNodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+def _preferred_nodes(raw: WireNodeAffinity) -> tuple[PreferredNodeTerm, ...] | None:
     path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     for index, each in enumerate(raw.preferred or ()):
         _check_weight(f"{path}[{index}]", each.weight)
         _check_node_term(f"{path}[{index}].preference", each.term)
-    return raw.preferred or ()
+    return raw.preferred
 
 
 def _check_node_term(path: str, term: NodeTerm) -> None:
@@ -333,7 +328,7 @@ def _parsed_selector(path: str, raw: LabelSelector | None) -> Selector:
         raise _MalformedError(f"{path}: {error}") from error
 
 
-def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAffinity | Problem:
+def combined(spec: DeclaredAffinity, annotated: DeclaredAffinity) -> DeclaredAffinity | Problem:
     """Return the affinity of both, or only that of the annotation if it replaces the spec's."""
     required_nodes = _combined_required_nodes(spec.required_nodes, annotated)
     if isinstance(required_nodes, Problem):
@@ -347,8 +342,8 @@ def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAf
         preferred=_joined(own.preferred, added.preferred),
         preferred_anti=_joined(own.preferred_anti, added.preferred_anti),
     )
-    preferred_nodes = (*(spec.preferred_nodes or ()), *annotated.preferred_nodes) or spec.preferred_nodes
-    return DeclaredAffinity(pod_affinity, required_nodes, preferred_nodes)
+    preferred = (*(spec.preferred_nodes or ()), *(annotated.preferred_nodes or ()))
+    return DeclaredAffinity(pod_affinity, required_nodes, preferred or spec.preferred_nodes)
 
 
 def _joined(of_spec: TermList, annotated: TermList) -> TermList:
@@ -357,10 +352,10 @@ def _joined(of_spec: TermList, annotated: TermList) -> TermList:
 
 
 def _combined_required_nodes(
-    spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
+    spec: RequiredNodeAffinity, annotated: DeclaredAffinity
 ) -> RequiredNodeAffinity | Problem:
     """Return the required node affinity of both: their terms pairwise. nodeSelector is never replaced."""
-    terms = annotated.required_node_affinity.terms
+    terms = annotated.required_nodes.terms
     if annotated.replaces or terms is None or spec.terms is None:
         only = terms if annotated.replaces or spec.terms is None else spec.terms
         if spec.node_selector is None and only is None:

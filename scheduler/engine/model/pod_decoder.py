@@ -25,7 +25,6 @@ from scheduler.engine.model.annotations import (
     MERGED_LABELS,
     MODE,
     SHOWN_OF_MODE,
-    AnnotatedAffinity,
     DeclaredAffinity,
     combined,
     parse_affinity_annotation,
@@ -175,7 +174,7 @@ def _new_spec(
     annotations = meta.annotations or {}
     annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
     spec = within_limits(_parse_spec(namespace, raw, annotated, semantics))
-    if isinstance(annotated, AnnotatedAffinity) and annotated.is_required:
+    if isinstance(annotated, DeclaredAffinity) and annotated.is_required:
         bare = within_limits(_parse_spec(namespace, raw, None, semantics))
         spec = replace(spec, without_annotations=replace(bare, ignores_annotations=True))
     # Rules that count as absent cannot be relaxed.
@@ -233,7 +232,7 @@ def _container_key(raw: pod_wire.WireContainer) -> tuple[object, ...]:
 def _parse_spec(
     namespace: str,
     raw: pod_wire.WirePodSpec,
-    annotated: AnnotatedAffinity | Problem | None,
+    annotated: DeclaredAffinity | Problem | None,
     semantics: Semantics,
 ) -> PodSpec:
     affinity, problem = _declared_affinity(namespace, raw, annotated)
@@ -281,7 +280,7 @@ def _parse_spec(
 
 
 def _declared_affinity(
-    namespace: str, raw: pod_wire.WirePodSpec, annotated: AnnotatedAffinity | Problem | None
+    namespace: str, raw: pod_wire.WirePodSpec, annotated: DeclaredAffinity | Problem | None
 ) -> tuple[DeclaredAffinity, str | None]:
     """Return the affinity, and why the annotation counts as absent; no reason (None) if it counts."""
     of_spec = decode_part(pod_wire.AFFINITY, raw.affinity)
