@@ -41,7 +41,7 @@ from scheduler.engine.model.fallback import (
     yielding,
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
-from scheduler.engine.model.gated_fields import without_effect
+from scheduler.engine.model.gated_fields import COMPARISONS, without_effect
 from scheduler.engine.model.json_fields import namespace_and_name
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
@@ -61,7 +61,7 @@ from scheduler.engine.model.pods import (
     Resize,
 )
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
-from scheduler.engine.model.terms import Problem, Toleration
+from scheduler.engine.model.terms import Problem
 from scheduler.engine.model.unread_names import unread_names
 from scheduler.engine.syntax.quantity import non_negative_quantity
 
@@ -236,7 +236,6 @@ def _parse_spec(
     semantics: Semantics,
 ) -> PodSpec:
     affinity, problem = _declared_affinity(namespace, raw, annotated)
-    compares = semantics.enabled(Gate.TAINT_TOLERATION_COMPARISON_OPERATORS)
     pod_resources = None
     if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
         pod_resources = decode_part(pod_wire.RESOURCES, raw.resources)
@@ -245,10 +244,7 @@ def _parse_spec(
         parse_spread(constraint)
         for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
     )
-    tolerations = tuple(
-        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", compares)
-        for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
-    )
+    tolerations = decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
     has_resources = bytes(raw.resources) not in (b"", b"null", b"{}")
     return PodSpec(
         namespace=namespace,
@@ -256,7 +252,9 @@ def _parse_spec(
         preferred_nodes=affinity.preferred_nodes,
         affinity=affinity.pod_affinity,
         spread=spread,
-        tolerations=tolerations,
+        tolerations=tolerations
+        if semantics.enabled(Gate.TAINT_TOLERATION_COMPARISON_OPERATORS)
+        else tuple(each for each in tolerations if each.operator not in COMPARISONS),
         without_effect=without_effect(semantics, spread, tolerations, has_resources=has_resources),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
