@@ -25,9 +25,6 @@ MAX_CONSUMERS: Final = 256
 #: The most alternatives of a request.
 MAX_ALTERNATIVES: Final = 8
 
-NO_SCHEDULE: Final = "NoSchedule"
-NO_EXECUTE: Final = "NoExecute"
-
 #: With the name of a class behind it: the extended resource that every class provides.
 CLASS_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
+from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_SEPARATOR
 from scheduler.engine.model.json_fields import (
     UNREAD,
     At,
@@ -28,7 +28,7 @@ from scheduler.engine.model.json_fields import (
 from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.model.terms import ZONE_KEY, NodeRequirement, NodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
-from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
+from scheduler.engine.model.devices import Device, DeviceClass
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
@@ -22,8 +22,7 @@ from scheduler.engine.plugins.dynamic_resources.counters import available, consu
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools, Pool, PoolDevice, device_reaches
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.state.allocated_devices import AllocatedDevices
-
-_BLOCKING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+from scheduler.engine.state.node_masks import HARD_EFFECTS
 
 
 class Verdict(Enum):
@@ -85,7 +84,7 @@ class NodeQuery:
 
     def tolerates(self, taint: Taint) -> bool:
         """Return whether the taint keeps it off no device."""
-        return taint.effect not in _BLOCKING_EFFECTS or any(
+        return taint.effect not in HARD_EFFECTS or any(
             each.tolerates(taint) for each in self.query.tolerations
         )
 
