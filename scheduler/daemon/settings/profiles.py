@@ -146,9 +146,6 @@ def _check_lists(
 
 def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
     first, *others = drafts
-    if (n_enabled := len(first.queue_sort["enabled"])) > 1:
-        path = f"{first.path}.plugins.queueSort.Enabled"
-        problems.invalid(path, n_enabled, "only one queue sort plugin can be enabled")
     for draft in others:
         if draft.queue_sort != first.queue_sort:
             detail = "must be the same for all profiles"
