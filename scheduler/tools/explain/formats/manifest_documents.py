@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.daemon.settings.documents import MAX_CHARS, MAX_VALUES, read_document
 from scheduler.daemon.settings.problems import MAX_LINES, Problems, described, printable
 from scheduler.engine.framework.kinds import KINDS as WATCHED_KINDS
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.model.nesting import shallow
 from scheduler.engine.model.semantics import Semantics
 from scheduler.errors import SettingsError

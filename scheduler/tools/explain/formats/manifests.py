@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.daemon.settings import problems
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, group_reference
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.revisions import REVISION_KEY

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.engine.model.match_label_keys import Json, merged_affinity, merged_spread
+from scheduler.engine.syntax.match_label_keys import Json, merged_affinity, merged_spread
 from scheduler.engine.model.semantics import Gate, Semantics
 
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

@@ -27,7 +27,7 @@ from scheduler.engine.model.claim_writes import is_reserved_for
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disks import MIGRATIONS
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, WatchEvent
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
