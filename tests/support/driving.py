@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import (
     Attempted,
     Bind,

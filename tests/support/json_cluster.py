@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen
-from scheduler.engine.model.volumes import SELECTED_NODE, StorageKind
+from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain

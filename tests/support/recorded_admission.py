@@ -17,7 +17,7 @@ def admission_answer(pod: Json) -> Json:
     """Return `{"stored": ...}` or `{"refused": ...}`, as affinity and spread constraints of the pod decide."""
     labels, spec = pod.get("metadata", {}).get("labels") or {}, pod.get("spec", {})
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
-    affinity = affinity and merged_affinity(affinity, labels)
+    affinity = affinity and dict(merged_affinity(affinity, labels))
     constraints = constraints and [merged_spread(each, labels) for each in constraints]
     every = constraints or []
     broken = constraint_errors(every, "spec.topologySpreadConstraints", range(len(every)))

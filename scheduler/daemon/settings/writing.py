@@ -79,8 +79,6 @@ def _gates(settings: Settings) -> dict[str, bool]:
     return {gate.value: settings.semantics.enabled(gate) for gate in settings.semantics.stages}
 
 
-
-
 def _profile(profile: ProfileSettings) -> _Fields:
     percentage = profile.percentage_of_nodes_to_score
     plugins: _Fields = {MULTI_POINT: {"disabled": [{"name": ALL}]}}

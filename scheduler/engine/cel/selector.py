@@ -68,7 +68,7 @@ class CompiledSelector:
     def evaluate(
         self, device: Value | EvaluationError, limit: int = MAX_STEPS
     ) -> tuple[bool | EvaluationError, int]:
-        """Return whether a device is selected, given its value or why it has none, and the steps spent, of 50 ns at most."""
+        """Return whether a device is selected, given its value or why it has none, and the steps of at most 50 ns."""
         # It ends as too costly once it needs more than `limit`, and has then spent one more.
         if isinstance(device, EvaluationError):
             return device, 0

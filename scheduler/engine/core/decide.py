@@ -160,7 +160,7 @@ def fits_only_without(
     """Return whether no node takes the pod now, but the row does once these of its pods are gone."""
     filtered = FilterResult()
     failure = _run_prefilters(_alone(pod, view), view, profile, filtered, UNOBSERVED)
-    trials, evicts_below = FilterTrials(filtered.filters), view.state.groups.preemptor_priority(pod)
+    trials = FilterTrials(filtered.filters)
     if failure is None:
         if not _nodes_to_filter(view, filtered).item(row) or _has_feasible(pod, view, filtered, trials):
             return False

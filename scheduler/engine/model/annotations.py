@@ -286,7 +286,9 @@ class _TermParser:
         return Selector((*selector.requirements, *merged)) if merged else selector
 
 
-def _max_pods(path: str, raw: WireAffinityTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
+def _max_pods(
+    path: str, raw: WireAffinityTerm, minimum: int, *, is_anti: bool, is_required: bool
+) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
     if raw.domain_weights is not None:
@@ -305,7 +307,9 @@ def _max_pods(path: str, raw: WireAffinityTerm, minimum: int, *, is_anti: bool, 
     return limit
 
 
-def _weights(path: str, raw: WireAffinityTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
+def _weights(
+    path: str, raw: WireAffinityTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool
+) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
         raise _MalformedError(f"{at}: only anti-affinity takes it")

@@ -105,7 +105,6 @@ def csi_volume(disk: Disk) -> tuple[str, str] | None:
     return migration.driver, migrated_handle(disk, {})
 
 
-
 def ebs_handle(volume_id: str) -> str:
     """
     Return the volume's id without its zone: `aws://zone/vol-1` and `vol-1` name the same volume.

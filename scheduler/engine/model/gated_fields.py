@@ -34,9 +34,7 @@ def without_effect(
     used = {
         Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD: any(each.match_label_keys for each in spread),
         Gate.POD_LEVEL_RESOURCES: has_resources,
-        Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: any(
-            each.operator in COMPARISONS for each in tolerations
-        ),
+        Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: any(each.operator in COMPARISONS for each in tolerations),
     }
     return tuple(gate for gate, is_used in used.items() if is_used and not semantics.enabled(gate))
 

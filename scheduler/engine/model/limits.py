@@ -106,6 +106,8 @@ def _resources(spec: PodSpec) -> set[str]:
 def _with_plain_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
     """Return the containers with their requests of cpu, memory and ephemeral storage alone."""
     return tuple(
-        replace(container, requests={name: n for name, n in container.requests.items() if name in PLAIN_RESOURCES})
+        replace(
+            container, requests={name: n for name, n in container.requests.items() if name in PLAIN_RESOURCES}
+        )
         for container in containers
     )

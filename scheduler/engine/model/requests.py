@@ -97,8 +97,6 @@ def pod_requests(
     return total
 
 
-
-
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
     """Return whether `name` is scalar. Source: core/v1/helper/helpers.go, IsScalarResourceName (kubernetes 1.36)."""

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.loop.attempt_log import AttemptLog, DefectLog
 from scheduler.daemon.metrics.logs import configure
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Attempted
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import ClaimDeletion, ClaimReservation, ContainerRequest
 from scheduler.engine.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim

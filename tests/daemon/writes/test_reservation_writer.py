@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.stimuli import ReservationWritten
-from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim
 from tests.daemon.writes.answers import refusal
 from tests.support.build import Json
 from tests.support.driving import Driver

@@ -40,7 +40,6 @@ def test_a_function_of_lists_fails_on_what_is_none():
     assert answer == EvaluationError("no such overload: distinct(int)")
 
 
-
 def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
     assert compile_selector("device.driver") == CompileError("must evaluate to bool, not string")
 

@@ -59,8 +59,6 @@ def test_a_pod_gets_no_device_that_a_rule_taints_until_the_rule_is_gone(
     cluster.audit()
 
 
-
-
 def _taints(devices: Devices) -> dict[str, list[list[str]]]:
     return {
         each.key: [[taint.key for taint in device.taints] for device in each.devices]

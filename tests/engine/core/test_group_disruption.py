@@ -13,7 +13,6 @@ import pytest
 
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import EvictVictim
-from scheduler.engine.model.pod_groups import GroupKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled

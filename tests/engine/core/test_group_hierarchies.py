@@ -30,7 +30,8 @@ def driver(driver: Driver) -> Driver:
 
 
 def _object(kind: KueueKind, name: str, **spec: object) -> KueueObject:
-    return KINDS[kind].decode(json.dumps({"metadata": {"name": name}, "spec": spec}).encode())
+    found: KueueObject = KINDS[kind].decode(json.dumps({"metadata": {"name": name}, "spec": spec}).encode())
+    return found
 
 
 def _show(driver: Driver, kind: KueueKind, name: str, **spec: object) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.kube.responses import (
     decode_event,
     decode_lease,
@@ -19,6 +18,7 @@ from scheduler.daemon.kube.responses import (
     decode_page,
     decode_written,
 )
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.nesting import KEPT_LEVELS, shallow
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder

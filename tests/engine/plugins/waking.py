@@ -15,12 +15,12 @@ from scheduler.engine.framework.events import (
     with_node_taint_updates,
 )
 from scheduler.engine.framework.kinds import KINDS, kinds
-from scheduler.engine.model.devices import DeviceClass, DeviceKind
+from scheduler.engine.model.devices import DeviceClass
 from scheduler.engine.model.nodes import Namespace, Node, Workload
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
-from scheduler.engine.model.volumes import StorageKind, StorageObject
+from scheduler.engine.model.volumes import StorageObject
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.kueue import KueueKind, KueueObject

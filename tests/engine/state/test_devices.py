@@ -16,7 +16,6 @@ from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice
 
 
-
 def decoded(document: Json) -> Any:
     return KINDS[document["kind"]].decode(json.dumps(document).encode())
 

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.interface import PodContext
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod

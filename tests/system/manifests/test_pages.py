@@ -93,9 +93,9 @@ def test_every_annotation_can_be_parsed(page: Path) -> None:
         meta = content.get("metadata", content)
         for name, text in (meta.get("annotations") or {}).items():
             if name == AFFINITY:
-                assert isinstance(
-                    parse_affinity_annotation("default", {}, {name: text}), DeclaredAffinity
-                ), text
+                assert isinstance(parse_affinity_annotation("default", {}, {name: text}), DeclaredAffinity), (
+                    text
+                )
             elif name in shapes:
                 found = parse_terms(text, shapes[name])
                 assert isinstance(found, ParsedTerms), text

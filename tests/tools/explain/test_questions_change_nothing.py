@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen

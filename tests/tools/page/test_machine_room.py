@@ -154,9 +154,7 @@ def test_an_answer_is_bounded_and_one_block_can_be_asked_for(
 def test_without_a_hierarchy_the_levels_of_a_group_are_drawn(driver: Driver) -> None:
     """And nodes without its labels are outside; a cluster without either has nothing to draw."""
     driver.handle(
-        ObjectSeen(
-            KINDS[KueueKind.TOPOLOGY].decode(json.dumps({"metadata": {"name": "room"}}).encode())
-        )
+        ObjectSeen(KINDS[KueueKind.TOPOLOGY].decode(json.dumps({"metadata": {"name": "room"}}).encode()))
     )
     assert (room_of(driver).hierarchies, room_of(driver).domains) == ((), ())
     pods = members(driver, 30, required=BLOCK, preferred=f"{RACK},{HOST}")

@@ -9,9 +9,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import default_spreading
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Attempted, Evicted
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod

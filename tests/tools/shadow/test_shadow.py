@@ -9,14 +9,13 @@ from unittest import mock
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
-from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState

@@ -119,8 +119,6 @@ def _best_of(search: Search) -> Candidate:
     return answer
 
 
-
-
 def _message(search: Search) -> str:
     reasons, n_nodes = search.reasons.copy(), search.view.n_nodes
     if n_others := n_nodes - search.n_asked:

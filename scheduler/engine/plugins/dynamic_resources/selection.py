@@ -46,8 +46,7 @@ class ExpressionResults:
         known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
         return all(
             isinstance(fresh.selector, CompiledSelector)
-            and fresh.selector.evaluate(variable_of(driver, device))[0]
-            == self.by_driver[driver][device]
+            and fresh.selector.evaluate(variable_of(driver, device))[0] == self.by_driver[driver][device]
             for driver, device in self._audited.of(known)
         )
 

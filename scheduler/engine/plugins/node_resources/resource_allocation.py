@@ -16,6 +16,7 @@ from scheduler.engine.state.arrays import Amount, Amounts, RowIndex, amount_at
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.node_table import NodeTable
 
+
 def counts_in_score(resource: str, requested: int) -> bool:
     """Return whether the resource counts in a pod's score: a scalar resource only if the pod requests it."""
     return resource in PLAIN_RESOURCES or (requested != 0 and is_scalar(resource))

@@ -146,7 +146,10 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             return True
         taints = old.spec.tolerations != new.spec.tolerations
         nodes = old.spec.required_node_affinity != new.spec.required_node_affinity
-        return any((taints and c.declared.honor_node_taints) or (nodes and c.declared.honor_node_affinity) for c, _ in after)
+        return any(
+            (taints and c.declared.honor_node_taints) or (nodes and c.declared.honor_node_affinity)
+            for c, _ in after
+        )
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         # Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream misses that other labels than the

@@ -17,7 +17,6 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.model.nodes import SELECTED_BY_LABELS, SELECTED_BY_MAP
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
@@ -27,6 +26,7 @@ from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest

@@ -27,7 +27,6 @@ from scheduler.engine.model.claim_writes import is_reserved_for
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disks import MIGRATIONS
-from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, WatchEvent
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
@@ -46,6 +45,7 @@ from scheduler.engine.model.wire import MalformedObjectError, OwnerReference
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.volumes import Volumes
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 TEMPLATE: Final = "ResourceClaimTemplate"

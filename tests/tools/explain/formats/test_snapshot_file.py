@@ -13,7 +13,6 @@ from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.volumes import StorageKind
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
 from tests.support.json_cluster import decoded, encoded

@@ -36,7 +36,8 @@ def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **mo
 
 def budget(allowed: int, name: str = "web", app: str = "web") -> DisruptionBudget:
     document = build.disruption_budget(name, build.selector(f"app={app}"), allowed)
-    return KINDS["PodDisruptionBudget"].decode(encoded(document))
+    found: DisruptionBudget = KINDS["PodDisruptionBudget"].decode(encoded(document))
+    return found
 
 
 def drained(

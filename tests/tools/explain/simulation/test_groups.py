@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKind
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, PodGroupSeen, PodSeen, Stimulus
 from scheduler.tools.explain.answers import explain_pod

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.kinds import KINDS
 from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pods import Pod
