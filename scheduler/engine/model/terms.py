@@ -196,8 +196,7 @@ class Toleration(Wire, frozen=True):
 
 def _decimal(text: str) -> int | None:
     """Return a decimal integer of 64 bits without leading zeros or plus sign, None for any other text."""
-    number = int(text) if _DECIMAL.fullmatch(text) else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    return parse_int64(text) if _DECIMAL.fullmatch(text) else None
 
 
 class NodeRequirement(Wire, frozen=True, omit_defaults=True):

@@ -8,7 +8,6 @@ from enum import StrEnum
 from functools import lru_cache
 from sys import intern
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
-from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.affinity import label_selector
@@ -68,24 +67,10 @@ class StorageKind(StrEnum):
     ATTACHMENT = "VolumeAttachment"
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class VolumeTopology:
-    """The nodes that match one of the terms; compared by identity: decoders return one object for equal terms."""
-
-    terms: tuple[NodeTerm, ...]
-
-
-_TOPOLOGIES: WeakValueDictionary[tuple[NodeTerm, ...], VolumeTopology] = WeakValueDictionary()
-
-
-def topology_of(terms: tuple[NodeTerm, ...] | None) -> VolumeTopology | None:
-    """Return the one topology with these terms; None for all nodes."""
-    if terms is None:
-        return None
-    shared = _TOPOLOGIES.get(terms)
-    if shared is None:
-        shared = _TOPOLOGIES[terms] = VolumeTopology(terms)
-    return shared
+@lru_cache(maxsize=4096)
+def _topology(terms: tuple[NodeTerm, ...] | None) -> NodeSelector | None:
+    """Return the selector with these terms, the same for equal ones: thousands of volumes have a few. None for all."""
+    return None if terms is None else NodeSelector(terms)
 
 
 def _class_name(annotated: str | None, name: str) -> str:
@@ -225,11 +210,11 @@ class VolumeSource(NamedTuple):
         migrated_topology: `topology` on nodes where the in-tree plugin was migrated.
     """
 
-    topology: VolumeTopology | None
+    topology: NodeSelector | None
     driver: str
     handle: str
     plugin: str
-    migrated_topology: VolumeTopology | None
+    migrated_topology: NodeSelector | None
 
 
 def _source(
@@ -239,7 +224,7 @@ def _source(
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
     terms = None if required is None else required.terms
-    topology = topology_of(terms)
+    topology = _topology(terms)
     if csi is not None:
         return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
     disk = disks.migrated_disk(MigratedDisk(*in_tree))
@@ -250,7 +235,7 @@ def _source(
         disks.MIGRATIONS[disk.plugin].driver,
         disks.migrated_handle(disk, labels),
         disk.plugin,
-        topology_of(disks.migrated_terms(disk.plugin, terms, labels)),
+        _topology(disks.migrated_terms(disk.plugin, terms, labels)),
     )
 
 
@@ -429,11 +414,11 @@ def _limit(largest: QuantityText, room: QuantityText) -> int | None:
     return None if limit is None else _n_bytes(limit)
 
 
-def _segment(raw: LabelSelector) -> VolumeTopology | None:
+def _segment(raw: LabelSelector) -> NodeSelector | None:
     requirements = label_selector(raw).requirements
     if not requirements:
         return None
-    return topology_of((NodeTerm(tuple(NodeRequirement(*each) for each in requirements), ()),))
+    return _topology((NodeTerm(tuple(NodeRequirement(*each) for each in requirements), ()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +439,7 @@ class CsiStorageCapacity:
     limit_bytes: Annotated[int | None, At("maximumVolumeSize", ("capacity",), of=QuantityText, parse=_limit)]
     capacity_bytes: Annotated[int, At("capacity", of=QuantityText, parse=_n_bytes)]
     is_accessible: Annotated[bool, At("nodeTopology", of=LabelSelector | None, parse=is_given)]
-    topology: Annotated[VolumeTopology | None, At("nodeTopology", of=LabelSelector, parse=_segment)]
+    topology: Annotated[NodeSelector | None, At("nodeTopology", of=LabelSelector, parse=_segment)]
 
     kind = StorageKind.CAPACITY
 

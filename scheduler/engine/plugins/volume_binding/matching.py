@@ -125,7 +125,7 @@ def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
     """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
     topologies, source = view.topology_rows(), volume.source
     mask = topologies.mask(source.topology)
-    if source.migrated_topology is source.topology:
+    if source.migrated_topology == source.topology:
         return mask
     return np.where(view.migrated_rows(source.plugin), topologies.mask(source.migrated_topology), mask)
 

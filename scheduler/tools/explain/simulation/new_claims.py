@@ -27,6 +27,7 @@ from scheduler.engine.model.claim_writes import is_reserved_for
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disks import MIGRATIONS
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, WatchEvent
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
@@ -39,7 +40,6 @@ from scheduler.engine.model.volumes import (
     StorageClass,
     StorageKind,
     VolumeSource,
-    VolumeTopology,
 )
 from scheduler.engine.model.wire import MalformedObjectError, OwnerReference
 from scheduler.engine.state.cluster import ClusterState
@@ -140,7 +140,7 @@ def _provisioned(
     claim: PersistentVolumeClaim, storage_class: StorageClass, terms: tuple[NodeTerm, ...]
 ) -> PersistentVolume:
     migration = MIGRATIONS.get(storage_class.provisioner)
-    topology = VolumeTopology(terms) if terms else None
+    topology = NodeSelector(terms) if terms else None
     name = f"to-be-made-for-{claim.namespace}-{claim.name}"
     return PersistentVolume(
         key=name,
