@@ -40,6 +40,13 @@ def test_a_function_of_lists_fails_on_what_is_none():
     assert answer == EvaluationError("no such overload: distinct(int)")
 
 
+@pytest.mark.parametrize(("sign", "holds"), [("==", True), ("<=", True), (">=", True), ("<", False), (">", False)])
+def test_times_are_compared_whatever_zone_they_are_written_in(sign: str, holds: bool):
+    """Source: cel-go common/types/timestamp.go, Compare."""
+    utc, berlin = 'timestamp("2026-01-01T00:00:00Z")', 'timestamp("2026-01-01T01:00:00+01:00")'
+    assert evaluated(f"{utc} {sign} {berlin}", device_value("d", {})) is holds
+
+
 _NO_EXPRESSIONS = (
     "", "true && nosuch(1)", "device.driver = 'x'", "device[[1]] == 1", "device.nosuch == 1", "device.driver == 1",
     "[1, 'a'].size() == 2", "'a' + 'b' || true", "format()", "1.size() > 0",
