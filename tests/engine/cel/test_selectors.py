@@ -40,7 +40,9 @@ def test_a_function_of_lists_fails_on_what_is_none():
     assert answer == EvaluationError("no such overload: distinct(int)")
 
 
-@pytest.mark.parametrize(("sign", "holds"), [("==", True), ("<=", True), (">=", True), ("<", False), (">", False)])
+@pytest.mark.parametrize(
+    ("sign", "holds"), [("==", True), ("<=", True), (">=", True), ("<", False), (">", False)]
+)
 def test_times_are_compared_whatever_zone_they_are_written_in(sign: str, holds: bool):
     """Source: cel-go common/types/timestamp.go, Compare."""
     utc, berlin = 'timestamp("2026-01-01T00:00:00Z")', 'timestamp("2026-01-01T01:00:00+01:00")'
