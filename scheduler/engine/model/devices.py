@@ -94,20 +94,15 @@ def _counters(counters: Mapping[str, DraCounter]) -> Mapping[str, int]:
     return {intern(name): _quantity(counter.value).nano for name, counter in counters.items()}
 
 
-def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str | None, ...]:
-    return tuple(None if each.cel is None else intern(each.cel.expression) for each in selectors)
-
-
-class CelSelector(Wire, frozen=True):
-    """cel of a selector."""
-
-    expression: str = ""
-
-
-class DeviceSelector(Wire, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DeviceSelector:
     """selectors[] of a class or request."""
 
-    cel: CelSelector | None = None
+    expression: Annotated[str | None, At("cel.expression", parse=intern)]
+
+
+def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str | None, ...]:
+    return tuple(selector.expression for selector in selectors)
 
 
 #: An amount; null counts as 0.

@@ -180,23 +180,8 @@ class ClaimReference(NamedTuple):
     uid: str
 
 
-class ClaimName(Wire, frozen=True):
-    """spec.claimRef of a volume."""
-
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-def _claim(raw: ClaimName) -> ClaimReference:
-    return ClaimReference(intern(f"{raw.namespace}/{raw.name}"), intern(raw.uid))
-
-
-class CsiSource(Wire, frozen=True):
-    """spec.csi of a volume."""
-
-    driver: str = ""
-    volume_handle: str = ""
+def _claim(name: str, namespace: str, uid: str) -> ClaimReference | None:
+    return ClaimReference(intern(f"{namespace}/{name}"), intern(uid)) if name else None
 
 
 class VolumeSource(NamedTuple):
@@ -218,15 +203,16 @@ class VolumeSource(NamedTuple):
 
 
 def _source(
-    csi: CsiSource | None,
+    csi_driver: str,
+    csi_handle: str,
     required: NodeSelector | None,
     labels: Mapping[str, str],
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
     terms = None if required is None else required.terms
     topology = _topology(terms)
-    if csi is not None:
-        return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
+    if csi_driver:
+        return VolumeSource(topology, intern(csi_driver), csi_handle, "", topology)
     disk = disks.migrated_disk(MigratedDisk(*in_tree))
     if disk is None:
         return VolumeSource(topology, "", "", "", topology)
@@ -240,8 +226,9 @@ def _source(
 
 
 _SOURCE: Final = At(
-    "spec.csi",
+    "spec.csi.driver",
     (
+        "spec.csi.volumeHandle",
         "spec.nodeAffinity.required",
         "metadata.labels",
         "spec.gcePersistentDisk",
@@ -251,7 +238,8 @@ _SOURCE: Final = At(
         "spec.portworxVolume",
     ),
     of=(
-        CsiSource | None,
+        str,
+        str,
         NodeSelector | None,
         dict[str, str],
         *get_type_hints(MigratedDisk).values(),
@@ -271,7 +259,10 @@ class PersistentVolume:
     access_modes: _Modes
     volume_mode: _Mode
     attributes_class: _AttributesClass
-    claim: Annotated[ClaimReference | None, At("spec.claimRef", of=ClaimName, parse=_claim)]
+    claim: Annotated[
+        ClaimReference | None,
+        At("spec.claimRef.name", ("spec.claimRef.namespace", "spec.claimRef.uid"), parse=_claim),
+    ]
     is_available: Annotated[bool, At("status.phase", of=str, parse="Available".__eq__)]
     terminating: Terminating
     labels: Annotated[Mapping[str, str], At("metadata.labels")] = field(hash=False)
@@ -350,26 +341,20 @@ class StorageClass:
         return self.binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-class Allocatable(Wire, frozen=True):
-    """spec.drivers[].allocatable of a CSINode."""
+@dataclass(frozen=True, slots=True)
+class CsiNodeDriver:
+    """spec.drivers[] of a CSINode. `limit`: of volumes; None if it says none."""
 
-    count: Int32 | None = None
-
-
-class CsiNodeDriver(Wire, frozen=True):
-    """spec.drivers[] of a CSINode."""
-
-    name: str = ""
-    allocatable: Allocatable = Allocatable()
+    name: Annotated[str, At(parse=intern)]
+    limit: Annotated[Int32 | None, At("allocatable.count")]
 
 
 def _names(drivers: tuple[CsiNodeDriver, ...]) -> frozenset[str]:
-    return frozenset(intern(driver.name) for driver in drivers)
+    return frozenset(driver.name for driver in drivers)
 
 
 def _limits(drivers: tuple[CsiNodeDriver, ...]) -> Mapping[str, int]:
-    counts = ((intern(driver.name), driver.allocatable.count) for driver in drivers)
-    return {name: count for name, count in counts if count is not None}
+    return {driver.name: driver.limit for driver in drivers if driver.limit is not None}
 
 
 def _plugins(names: str) -> frozenset[str]:
