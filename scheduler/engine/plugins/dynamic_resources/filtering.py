@@ -73,9 +73,9 @@ _MENDED: Final[Mapping[int, Status]] = {
 class NodeAllocation:
     """What the pod's unallocated claims get on a node, in their order; the special one as this node's variant."""
 
-    claims: tuple[ResourceClaim, ...] = ()
-    allocations: tuple[Allocation, ...] = ()
-    variant: Variant | None = None
+    claims: tuple[ResourceClaim, ...]
+    allocations: tuple[Allocation, ...]
+    variant: Variant | None
 
 
 class DeviceFilter(NodeFilter):
@@ -349,8 +349,6 @@ class DeviceFilter(NodeFilter):
             return variant
         if isinstance(claims, Status):
             return claims
-        if variant is None and self._variants is not None and not self.claims.of_user:
-            return NodeAllocation()
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)
