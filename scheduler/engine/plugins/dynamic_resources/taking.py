@@ -30,7 +30,6 @@ class Verdict(Enum):
 
     FREE = auto()
     # Whatever else is allocated.
-    NOT_OF_CLASS = auto()
     NOT_SELECTED = auto()
     OF_OTHER_NODES = auto()
     TAINTED = auto()
@@ -43,7 +42,7 @@ class Verdict(Enum):
 
 
 #: Mode All does not take the device; it fails if it cannot take one of the others.
-UNSELECTED: Final = frozenset({Verdict.NOT_OF_CLASS, Verdict.NOT_SELECTED, Verdict.OF_OTHER_NODES})
+UNSELECTED: Final = frozenset({Verdict.NOT_SELECTED, Verdict.OF_OTHER_NODES})
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +128,7 @@ class NodeDevices:
         if device_class.selectors:
             of_class = results.all_match(device_class.selectors, device, "class", device_class.key)
             if of_class is not True:
-                return of_class or Verdict.NOT_OF_CLASS
+                return of_class or Verdict.NOT_SELECTED
         if query.query.selectors:
             selected = results.all_match(query.query.selectors, device, "claim", query.claim.key)
             if selected is not True:
