@@ -45,8 +45,10 @@ class TopologyRows:
             np.array_equal(self.mask(topology), fresh.mask(topology)) for topology in list(self._reached)
         )
 
-    def rows(self, topology: NodeSelector) -> Reached:
+    def rows(self, topology: NodeSelector | None) -> Reached:
         """Return the rows; at first O(rows), or O(1) for a term that names values of one label."""
+        if topology is None:
+            return self._nodes.alive
         reached = self._reached.get(topology)
         if reached is None:
             reached = self._reached[topology] = self._computed(topology)
@@ -55,8 +57,6 @@ class TopologyRows:
 
     def mask(self, topology: NodeSelector | None) -> Mask:
         """Return the rows as a mask, not to be written to."""
-        if topology is None:
-            return self._nodes.alive
         reached = self.rows(topology)
         if not isinstance(reached, tuple):
             return reached

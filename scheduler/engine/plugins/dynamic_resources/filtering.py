@@ -266,7 +266,8 @@ class DeviceFilter(NodeFilter):
             answers = self._answer_by_row
             unfinished = rows & (answers == Answer.POSTPONED)
             is_decided = self._usable(rows).any() or (rows & (answers == Answer.ERROR)).any()
-            if is_decided or not unfinished.any() or not self._allocator.goes_on:
+            # With costly selectors, a search that is not over goes on in the next cycle.
+            if is_decided or not unfinished.any() or self._allocator.results.is_spent_on_few:
                 return
             yield
             self._allocator.renew()
