@@ -226,7 +226,7 @@ class DeviceCluster:
         assert isinstance(decision, FitError), decision
         entry: Json = {"message": decision.message()}
         asked = context.cycle_state.get(NAME)
-        unfit = UnfitPod(context, decision, FilterTrials([]))
+        unfit = UnfitPod(context, decision, FilterTrials([]), context.pod.priority)
         unavailable = sorted(claim.key for claim in asked.unavailable()) if asked is not None else []
         freed = expected.get("postfilter", {}).get("freed")
         result = finished(self.plugin.postfilter(unfit, view, Random(0)))

@@ -22,7 +22,7 @@ from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
-from scheduler.engine.plugins.default_preemption.eligibility import ineligibility
+from scheduler.engine.plugins.default_preemption.plugin import ineligibility
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
@@ -206,7 +206,7 @@ def _preemption(pod: Pod, decision: FitError, view: ClusterView, profile: Profil
     """Return the victims on every node, each node asked on its own, and the nodes that would be chosen."""
     context = PodContext(pod, view.label_set(pod))
     filters = node_filters(context, profile, view)
-    unfit = UnfitPod(context, decision, FilterTrials(list(filters.items())))
+    unfit = UnfitPod(context, decision, FilterTrials(list(filters.items())), pod.priority)
     eligible = ineligibility(unfit, view) is None
     rows = np.flatnonzero(decision.unschedulable_rows(view.alive)).tolist() if eligible else []
     answers = [candidate_at(row, unfit, view) for row in rows]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import (
     Attempted,
     Bind,
@@ -21,7 +21,7 @@ from scheduler.engine.model.instructions import (
     PatchCondition,
     ProceedWithEviction,
 )
-from scheduler.engine.model.nodes import decode_namespace, decode_node
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
@@ -94,11 +94,11 @@ class Driver(World):
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.handle(ObjectSeen(decode_namespace(document)))
+        self.handle(ObjectSeen(KINDS["Namespace"].decode(document)))
 
     def budget(self, name: str, selector: build.Json, n_allowed: int) -> None:
         document = json.dumps(build.disruption_budget(name, selector, n_allowed)).encode()
-        self.handle(ObjectSeen(decode_disruption_budget(document)))
+        self.handle(ObjectSeen(KINDS["PodDisruptionBudget"].decode(document)))
 
     def update(self, pod: Pod, **changes: Any) -> Pod:
         """Show the machine a new version of the pod, with the changes."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.annotations import AFFINITY, GRACE
-from scheduler.engine.model.nodes import decode_namespace, decode_node
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.engine.state.audit import differences
@@ -59,7 +60,7 @@ class Driver:
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.enforcer.apply(ObjectSeen(decode_namespace(document)))
+        self.enforcer.apply(ObjectSeen(KINDS["Namespace"].decode(document)))
 
     def pod(
         self,

@@ -12,15 +12,14 @@ import msgspec
 
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen
-from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import SELECTED_NODE, StorageKind
+from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain
@@ -53,17 +52,15 @@ class Cluster:
         state = state or ClusterState()
         state.devices.epoch_s = self.epoch_s
         for namespace in self.namespaces:
-            state.upsert_namespace(decode_namespace(encoded(namespace)))
+            state.upsert_namespace(KINDS["Namespace"].decode(encoded(namespace)))
         for node in self.nodes:
             state.upsert_node(decode_node(encoded(node)))
         for service in self.services:
-            state.workloads.upsert(decode_workload("Service", encoded(service)))
-        decoder = StorageDecoder()
+            state.workloads.upsert(KINDS["Service"].decode(encoded(service)))
         for obj in self.storage:
-            state.volumes.upsert(decoder.decode(StorageKind(obj["kind"]), encoded(obj)))
-        of_devices = DeviceDecoder()
+            state.volumes.upsert(KINDS[obj["kind"]].decode(encoded(obj)))
         for obj in self.devices:
-            apply_event(state, ObjectSeen(of_devices.decode(DeviceKind(obj["kind"]), encoded(obj))))
+            apply_event(state, ObjectSeen(KINDS[obj["kind"]].decode(encoded(obj))))
         if self.devices:
             state.devices.serve(*DeviceKind)
         for pod in self.pods:

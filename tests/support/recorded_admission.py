@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.engine.syntax.affinity_rules import constraint_errors
-from scheduler.sandbox.devcluster.admission.affinity import (
-    affinity_errors,
-    merged_affinity,
-    merged_constraints,
-)
+from scheduler.engine.syntax.match_label_keys import merged_affinity, merged_spread
+from scheduler.sandbox.devcluster.admission.pods import affinity_errors
 from scheduler.sandbox.devcluster.kinds import POD
 from scheduler.sandbox.devcluster.status import invalid
 
@@ -20,8 +17,8 @@ def admission_answer(pod: Json) -> Json:
     """Return `{"stored": ...}` or `{"refused": ...}`, as affinity and spread constraints of the pod decide."""
     labels, spec = pod.get("metadata", {}).get("labels") or {}, pod.get("spec", {})
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
-    affinity = affinity and merged_affinity(affinity, labels)
-    constraints = constraints and merged_constraints(constraints, labels)
+    affinity = affinity and dict(merged_affinity(affinity, labels))
+    constraints = constraints and [merged_spread(each, labels) for each in constraints]
     every = constraints or []
     broken = constraint_errors(every, "spec.topologySpreadConstraints", range(len(every)))
     errors = [*affinity_errors(affinity or {}), *broken]

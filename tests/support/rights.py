@@ -14,7 +14,6 @@ from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.access_reviews import UserInfo
 from scheduler.daemon.kube.requests import ConditionPatch, LeaseSpec, Request, VolumeClaimRef, WatchPath
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pod_decoder import PodDecoder
@@ -63,7 +62,7 @@ _ARGUMENTS: dict[str, Any] = {
     "mappings": (),
 }
 _ARGUMENTS_BY_TYPE: dict[type, Any] = {
-    ResourceClaim: DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(resource_claim("none")).encode()),
+    ResourceClaim: KINDS[DeviceKind.CLAIM].decode(json.dumps(resource_claim("none")).encode()),
     Pod: PodDecoder().decode(json.dumps(build.pod("nobody")).encode()),
 }
 

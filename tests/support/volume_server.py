@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, ReservationWritten
-from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import (
     ClaimReference,
     PersistentVolume,
@@ -22,7 +22,6 @@ from scheduler.engine.model.volumes import (
 )
 from tests.support.build import Json
 
-_DECODER = StorageDecoder()
 CONFLICT = "the object has been modified"
 
 
@@ -35,8 +34,7 @@ class VolumeServer:
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
-        kind = StorageKind(document["kind"])
-        return self._store(_DECODER.decode(kind, json.dumps(document).encode()))
+        return self._store(KINDS[document["kind"]].decode(json.dumps(document).encode()))
 
     def delete(self, kind: StorageKind, key: str) -> None:
         if self.objects.pop((kind, key), None) is not None:

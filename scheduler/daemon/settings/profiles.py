@@ -73,8 +73,7 @@ class ProfileReader:
                 self.problems.duplicate(path, first_path_by_name[name])
             elif name:
                 first_path_by_name[name] = path
-        _check_common_queue_sort(drafts, self.problems)
-        _check_common_annotation_namespaces(drafts, self.problems)
+        _check_common(drafts, self.problems)
         return tuple(draft.settings for draft in drafts)
 
     def _draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
@@ -144,25 +143,17 @@ def _check_lists(
         problems.add("bind", f"at least one bind plugin is needed for {profile}")
 
 
-def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
+def _check_common(drafts: list[_Draft], problems: Problems) -> None:
+    """Report profiles that differ where none may: whether a running pod's annotation counts depends on no profile."""
     first, *others = drafts
-    if (n_enabled := len(first.queue_sort["enabled"])) > 1:
-        path = f"{first.path}.plugins.queueSort.Enabled"
-        problems.invalid(path, n_enabled, "only one queue sort plugin can be enabled")
+    detail = "must be the same for all profiles"
     for draft in others:
         if draft.queue_sort != first.queue_sort:
-            detail = "must be the same for all profiles"
             problems.invalid(f"{draft.path}.plugins.queueSort", draft.queue_sort, detail)
-
-
-def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems) -> None:
-    """Report profiles that differ: whether the annotation of a running pod counts depends on no profile."""
-    common = _annotation_namespaces(drafts[0])
-    for draft in drafts[1:]:
         own = _annotation_namespaces(draft)
-        if own != common:
+        if own != _annotation_namespaces(first):
             path = f"{draft.path}.pluginConfig[InterPodAffinity].args.annotationNamespaces"
-            problems.invalid(path, list(own.names), "must be the same for all profiles")
+            problems.invalid(path, list(own.names), detail)
 
 
 def _annotation_namespaces(draft: _Draft) -> AnnotationNamespaces:

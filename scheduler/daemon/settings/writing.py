@@ -6,7 +6,7 @@ order without knowing how multiPoint expands.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,11 +18,8 @@ from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME, MULTI_POINT
 from scheduler.daemon.settings.problems import shown
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
-from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect, without_effect
-from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.gated_fields import reason_without_effect
 from scheduler.engine.model.wire import Duration, Wire
-from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
-from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import IN_TREE, gated_off
 from scheduler.engine.syntax.durations import format_duration
 from scheduler.version import product_version
@@ -63,9 +60,10 @@ def resolved_document(settings: Settings) -> _Fields:
 
 def _remarks(settings: Settings) -> list[str]:
     off = [
-        f"profile {shown(profile.scheduler_name)}: {reason}"
+        f"profile {shown(profile.scheduler_name)}: {reason_without_effect(name, gate, settings.semantics)}"
         for profile in settings.profiles
-        for reason in _reasons_without_effect(profile, settings.semantics)
+        for name, gate in gated_off(settings.semantics).items()
+        if any(name in names for names in profile.plugins_by_point.values())
     ]
     gates = ", ".join(f"{gate}={shown(value)}" for gate, value in _gates(settings).items())
     return [
@@ -79,19 +77,6 @@ def _remarks(settings: Settings) -> list[str]:
 def _gates(settings: Settings) -> dict[str, bool]:
     """Return the gates that the version has and that have an effect here."""
     return {gate.value: settings.semantics.enabled(gate) for gate in settings.semantics.stages}
-
-
-def _reasons_without_effect(profile: ProfileSettings, semantics: Semantics) -> Iterator[str]:
-    """Yield why plugins, and fields of default constraints, have no effect in the emulated version."""
-    used = {name for names in profile.plugins_by_point.values() for name in names}
-    for name, gate in gated_off(semantics).items():
-        if name in used:
-            yield reason_without_effect(name, gate, semantics)
-    args = profile.args_by_plugin.get(SPREAD)
-    if isinstance(args, PodTopologySpreadArgs):
-        constraints = [parsed_default(each) for each in args.default_constraints]
-        for gate in without_effect(semantics, constraints, (), has_resources=False):
-            yield reason_without_effect(f"defaultConstraints: {FIELDS[gate]}", gate, semantics)
 
 
 def _profile(profile: ProfileSettings) -> _Fields:

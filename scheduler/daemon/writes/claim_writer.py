@@ -39,12 +39,11 @@ from scheduler.engine.model.claim_writes import (
     consumer,
     is_reserved_for,
 )
-from scheduler.engine.model.device_decoder import DeviceDecoder
-from scheduler.engine.model.device_requests import CLAIM_FINALIZER, ResourceClaim
+from scheduler.engine.model.device_requests import CLAIM_FINALIZER, DEVICES, ResourceClaim
 from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.resource_versions import is_older
-from scheduler.errors import ApiError, Conflict, NotFound, ServerFault
+from scheduler.errors import ApiError, Conflict, NotFound
 
 #: The newest state of a claim, None if nothing was written, and why the next write failed, '' if no write failed.
 ClaimOutcome: TypeAlias = tuple[ResourceClaim | None, str]
@@ -84,7 +83,6 @@ class ClaimWriter:
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._on_created = on_created
-        self._decoder = DeviceDecoder()
         #: By UID of a claim.
         self._turns: dict[str, _Turns] = {}
 
@@ -263,9 +261,9 @@ class ClaimWriter:
 
     async def _send(self, request: Request) -> ResourceClaim:
         """Send a write or a read of a claim, and return the claim in the answer. Raises ApiError."""
-        claim = self._decoder.decode(DeviceKind.CLAIM, await self._sender.request(request))
-        if not isinstance(claim, ResourceClaim):
-            raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")
+        claim: ResourceClaim = DEVICES[DeviceKind.CLAIM].decode(
+            DeviceKind.CLAIM, await self._sender.request(request)
+        )
         return claim
 
 

@@ -19,22 +19,23 @@ imports `syntax` alone.
 
 from scheduler.engine.cel.plans import MAX_STEPS
 from scheduler.engine.cel.selector import (
-    AttributeValue,
     CompiledSelector,
     CompileError,
-    DeviceFields,
     EvaluationError,
-    VersionText,
     compile_selector,
+    device_variable,
 )
+from scheduler.engine.cel.semvers import parse_semver
+from scheduler.engine.cel.values import CelError, Value
 
 __all__ = [
     "MAX_STEPS",
-    "AttributeValue",
+    "CelError",
     "CompileError",
     "CompiledSelector",
-    "DeviceFields",
     "EvaluationError",
-    "VersionText",
+    "Value",
     "compile_selector",
+    "device_variable",
+    "parse_semver",
 ]

@@ -200,12 +200,6 @@ def expect_bool(plan: Plan) -> None:
         raise ExpressionError(f"expected a bool and found {plan.kind}")
 
 
-def expect_optional(plan: Plan) -> None:
-    """Raise ExpressionError if no value is an optional one."""
-    if is_known(plan.kind) and plan.kind != "optional_type":
-        raise ExpressionError(f"expected an optional value and found {plan.kind}")
-
-
 def conditional(test: Plan, if_true: Plan, if_false: Plan) -> Plan:
     """Return the plan of `test ? a : b`."""
     expect_bool(test)

@@ -5,6 +5,7 @@ Source: cel-go ext/{lists,sets}.go, apiserver/pkg/cel/library/lists.go (kubernet
 """
 
 from collections.abc import Callable
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Final
 
@@ -34,14 +35,6 @@ def _compare(meter: Meter, left: Value, right: Value) -> int | None:
 
 def _is_sorted(meter: Meter, elements: list[Value]) -> bool:
     return all(_compare(meter, left, right) != 1 for left, right in pairwise(elements))
-
-
-def _sum_from(meter: Meter, zero: Value, elements: list[Value]) -> Value:
-    meter.charge(COMPARISON * len(elements))
-    total = zero
-    for element in elements:
-        total = add(meter, total, element)
-    return total
 
 
 def _extreme(meter: Meter, name: str, sign: int, elements: list[Value]) -> Value:
@@ -141,7 +134,8 @@ def _by_type(name: str, result: str, call: Callable[..., Value]) -> list[tuple[s
 
 def _sum(type_: str, zero: Value) -> list[tuple[str, Overload]]:
     def call(meter: Meter, elements: list[Value]) -> Value:
-        return _sum_from(meter, zero, elements)
+        meter.charge(COMPARISON * len(elements))
+        return reduce(partial(add, meter), elements, zero)
 
     return function("sum", f"list({type_}).() -> {type_}", call, takes_meter=True)
 

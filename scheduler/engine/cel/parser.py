@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from scheduler.engine.cel import closures, loops
-from scheduler.engine.cel.closures import DEVICE, expect_bool, expect_optional, lookup
+from scheduler.engine.cel.closures import DEVICE, expect_bool, lookup
 from scheduler.engine.cel.environment import FUNCTIONS, TYPES
 from scheduler.engine.cel.formatting import check_format
 from scheduler.engine.cel.functions import call_plan
@@ -39,10 +39,6 @@ _LITERALS: Final[dict[str, tuple[Callable[[str], Value], str]]] = {
     "false": (lambda _: False, "bool"),
     "null": (lambda _: None, "null_type"),
 }
-_RESERVED: Final = frozenset({
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
-    "namespace", "return", "var", "void", "while",
-})  # fmt: skip
 #: Variables, and how each is read.
 _Names = list[tuple[str, Callable[[], Plan]]]
 
@@ -222,7 +218,6 @@ class _Parser:
         for is_optional in self._items("[", "]"):
             elements.append(self.expression())
             if is_optional:
-                expect_optional(elements[-1])
                 optional.add(len(elements) - 1)
         if not optional:
             self._expect_same_kinds(elements)
@@ -234,8 +229,6 @@ class _Parser:
             key = self.expression()
             self.expect(":")
             value = self.expression()
-            if is_optional:
-                expect_optional(value)
             entries.append((key, value, is_optional))
         self._expect_same_kinds([key for key, _, _ in entries])
         self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
@@ -253,8 +246,6 @@ class _Parser:
     def _name(self) -> Plan:
         is_absolute = self._accept(".")
         name = self.expect("NAME")
-        if name in _RESERVED:
-            raise ExpressionError(f"{name} is a reserved word")
         if self._kind == "(":
             return self._call(name)
         if self._kinds(0, ".", "NAME", "("):
@@ -332,7 +323,6 @@ class _Parser:
         args = [target, *self._arguments()]
         self._is_in_format = before
         if name in ("or", "orValue") and len(args) == 2:
-            expect_optional(target)
             return closures.first_value(*args, unwraps=name == "orValue")
         return self._function(name, args, is_member=True)
 
@@ -340,7 +330,7 @@ class _Parser:
 
     def _variable(self) -> str:
         name = self.expect("NAME")
-        if name in _RESERVED or name == "__result__":
+        if name == "__result__":
             raise ExpressionError(f"{name} is no name of a variable")
         self.expect(",")
         return name
@@ -403,7 +393,6 @@ class _Parser:
 
     def optional_map(self, over: Plan, *, wraps: bool) -> Plan:
         """Parse the rest of optMap if it wraps, else of optFlatMap."""
-        expect_optional(over)
         name, slot = self._variable(), self._slot()
         body = self._body([(name, partial(closures.variable, slot))])
         return loops.optional_map(over, slot, body, wraps=wraps)

@@ -6,7 +6,6 @@ in that it has no \C and does not find an empty text right behind another.
 """
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 import re2
@@ -100,16 +99,12 @@ def compiled(meter: Meter, text: str) -> Regex:
     """Return the compiled regular expression, and charge for that; raise RegexError if the text is none."""
     meter.charge(_CHARACTER * len(text))
     try:
-        regex = _compiled(text)
+        regex = Regex(text)
     except RegexError:
         meter.charge(MAX_STEPS // 2)
         raise
     meter.charge(_INSTRUCTION * regex.size)
     return regex
-
-
-#: What is put together at runtime, of up to a MiB each.
-_compiled = lru_cache(maxsize=16)(Regex)
 
 
 def _regex(meter: Meter, pattern: Value, prefix: str) -> Regex:

@@ -8,7 +8,7 @@ Values of CEL at runtime: which Python objects they are, their types' names, equ
 Source: cel-go common/types (as vendored by kubernetes 1.36).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -64,16 +64,10 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A time in nanoseconds since 1970-01-01 UTC; `offset_s` is that of the zone it was written in."""
+    """A time in nanoseconds since 1970-01-01 UTC; `offset_s`, of the zone it was written in, is not compared."""
 
     ns: int
-    offset_s: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timestamp) and self.ns == other.ns
-
-    def __hash__(self) -> int:
-        return hash(self.ns)
+    offset_s: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,11 +113,11 @@ def _decide(
     context = PodContext(pod, view.label_set(pod), () if scope is None else scope.siblings)
     filtered = FilterResult()
     failure = _run_prefilters(context, view, profile, filtered, observer)
-    trials = FilterTrials(filtered.filters)
+    trials, evicts_below = FilterTrials(filtered.filters), view.state.groups.preemptor_priority(pod)
     if isinstance(failure, CycleError):
         return failure
     if failure is not None:
-        return failure if scope is not None else UnfitPod(context, failure, trials)
+        return failure if scope is not None else UnfitPod(context, failure, trials, evicts_below)
     observer.enter("Filter")
     nodes = _nodes_to_filter(view, filtered)
     if scope is not None:
@@ -133,7 +133,7 @@ def _decide(
         # Upstream tries with the nominated pods first: a node that refuses in both passes has the reason of the first.
         _without_nominated(pod, view, filtered, trials, nodes)
         failure = _diagnosed(view, filtered, nodes, view.alive if scope is None else scope.rows)
-        return failure if scope is not None else UnfitPod(context, failure, trials)
+        return failure if scope is not None else UnfitPod(context, failure, trials, evicts_below)
     scored = _run_scorers(context, view, profile, feasible, observer)
     if isinstance(scored, CycleError):
         return scored

@@ -1,7 +1,7 @@
 """
 The table of kinds: each kind of object that a scheduler may watch, and what is done with its objects.
 
-A new kind is a row, its decoder in `model`, and a `KindStore` of the state. Informers, stimuli, event handlers,
+A new kind is a row, its reader in `model`, and a `KindStore` of the state. Informers, stimuli, event handlers,
 snapshots, recordings and the checks of rights read the table.
 """
 
@@ -16,23 +16,21 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from scheduler.engine.framework.events import Action, ClusterEvent, Resource
-from scheduler.engine.model.device_decoder import DEVICES, DeviceDecoder
+from scheduler.engine.model.device_requests import DEVICES
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.disruption_budgets import BUDGETS, decode_disruption_budget
+from scheduler.engine.model.disruption_budgets import BUDGETS
 from scheduler.engine.model.json_fields import FieldTree, Reader
-from scheduler.engine.model.kueue import KUEUE, KueueKind, decode_kueue_object
+from scheduler.engine.model.kueue import KUEUE, KueueKind
 from scheduler.engine.model.nodes import (
     NAMESPACES,
     NODES,
     SELECTED_BY_LABELS,
     SELECTED_BY_MAP,
-    decode_namespace,
     decode_node,
-    decode_workload,
 )
 from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.model.pod_decoder import PodDecoder
-from scheduler.engine.model.pod_groups import GROUPS, GroupKey, GroupKind, decode_pod_group
+from scheduler.engine.model.pod_groups import GROUPS, GroupKey, GroupKind
 from scheduler.engine.model.pods import term_problem
 from scheduler.engine.model.read_fields import POD, kept_fields
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
@@ -50,8 +48,7 @@ from scheduler.engine.model.stimuli import (
     PodSeen,
     WatchEvent,
 )
-from scheduler.engine.model.volume_decoder import STORAGE, StorageDecoder
-from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.model.volumes import STORAGE, StorageKind, storage_reader
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.errors import ApiError, Forbidden, NotFound
 
@@ -210,7 +207,6 @@ def _stored(
     section: str,
     reader: Reader[Any],
     asked_by: Asker,
-    decode: Callable[[bytes | msgspec.Raw], Any],
     store: KindStore,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
@@ -220,7 +216,7 @@ def _stored(
         section=section,
         fields=kept_fields(reader),
         asked_by=asked_by,
-        decode=decode,
+        decode=partial(reader.decode, kind),
         on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
         store=store,
         resource=_RESOURCES.get(kind),
@@ -237,7 +233,9 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
         section=section,
         fields=kept_fields(GROUPS[kind]),
         asked_by=Asker.POD_GROUPS,
-        decode=partial(decode_pod_group, kind, version),
+        decode=partial(
+            GROUPS[kind].decode, "PodGroup", api_version=version if kind is GroupKind.KUBERNETES else ""
+        ),
         on_upsert=PodGroupSeen,
         on_delete=lambda namespace, name, _: PodGroupGone(GroupKey(kind, namespace, name)),
         is_optional=True,
@@ -250,10 +248,15 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
 def _kueue(kind: KueueKind, section: str) -> WatchedKind:
     """Return a row of Kueue's objects; newer releases serve two versions of them, older ones one."""
     name, version, api_group = kind.split(".", 2)
-    api, decode = f"/apis/{api_group}/{version}", partial(decode_kueue_object, kind)
-    row = _stored(kind, api, section, KUEUE[name], Asker.POD_GROUPS, decode, _HIERARCHIES)
-    path = f"{api}/{'topologies' if name == 'Topology' else 'resourceflavors'}"
-    return replace(row, path=path, resource=_RESOURCES[name], is_optional=True, may_be_forbidden=True)
+    api = f"/apis/{api_group}/{version}"
+    return replace(
+        _stored(kind, api, section, KUEUE[name], Asker.POD_GROUPS, _HIERARCHIES),
+        path=f"{api}/{'topologies' if name == 'Topology' else 'resourceflavors'}",
+        decode=partial(KUEUE[name].decode, name, kind=kind),
+        resource=_RESOURCES[name],
+        is_optional=True,
+        may_be_forbidden=True,
+    )
 
 
 def _node(annotation_keys: Collection[str]) -> WatchedKind:
@@ -298,18 +301,23 @@ def kinds(
     """Return the table, with decoders of its own, in the order of snapshots. `node_annotations`: what plugins read."""
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
-    decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
     of_taint_rules = _RESOURCE_BETA if semantics.version < _TAINT_RULES_GA else _RESOURCE
     return (
         _node(node_annotations),
-        _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
+        _stored(*namespaces, Asker.EVERY_CONFIGURATION, _NAMESPACES),
         _pod(semantics),
         *(
-            _stored(*row, Asker.DEFAULT_SPREADING, partial(decode_workload, row[0]), _WORKLOADS)
+            replace(
+                _stored(*row, Asker.DEFAULT_SPREADING, _WORKLOADS),
+                decode=partial(row[3].decode, row[0], kind=row[0]),
+            )
             for row in _WORKLOAD_ROWS
         ),
         *(
-            _stored(*row, STORAGE[row[0]], Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES)
+            replace(
+                _stored(*row, STORAGE[row[0]], Asker.PLUGINS, _VOLUMES),
+                decode=partial(storage_reader(row[0], semantics).decode, row[0]),
+            )
             for row in _STORAGE_ROWS
         ),
         *(
@@ -320,7 +328,6 @@ def kinds(
                     section,
                     DEVICES[kind],
                     Asker.PLUGINS,
-                    partial(decode_device, kind),
                     _DEVICES,
                 ),
                 on_served=DevicesServed(kind),
@@ -329,7 +336,7 @@ def kinds(
             )
             for kind, section in _DEVICE_ROWS
         ),
-        _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
+        _stored(*budgets, Asker.PREEMPTION, _BUDGETS),
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
@@ -340,7 +347,7 @@ def kinds(
     )
 
 
-#: The rows by kind, for readers that decode nothing.
+#: The rows by kind, for readers that decode no pods.
 KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
 STORES: Final[Mapping[str, KindStore]] = {
     row.kind: row.store for row in KINDS.values() if row.store is not None

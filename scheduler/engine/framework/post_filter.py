@@ -23,19 +23,14 @@ class UnfitPod:
     """
     A pod that fits on no node: why, and the filters by which it may be tried without some of the other pods.
 
-    `group_priority`: with which it evicts others, None for its own. Which nominated pods keep it out is a matter of its
-    own, as in the filters (framework/runtime/framework.go, addGENominatedPods).
+    `evicts_below`: the priority of its PodGroup, else its own. Which nominated pods keep it out is a matter of its own,
+    as in the filters (framework/runtime/framework.go, addGENominatedPods).
     """
 
     context: PodContext
     fit_error: FitError
     trials: FilterTrials
-    group_priority: int | None = None
-
-    @property
-    def evicts_below(self) -> int:
-        """Return the priority below which it evicts others."""
-        return self.context.pod.priority if self.group_priority is None else self.group_priority
+    evicts_below: int
 
 
 class GroupPreemptor(ABC):

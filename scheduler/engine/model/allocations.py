@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from scheduler.engine.model.node_selector import NodeSelector
-from scheduler.engine.model.terms import Taint, Toleration
+from scheduler.engine.model.terms import Toleration
 from scheduler.engine.model.wire import QuantityText
 from scheduler.engine.syntax.quantity_format import parse_formatted
 
@@ -49,18 +49,10 @@ class AllocatedConfiguration(Written, frozen=True):
 _Configuration = TypeVar("_Configuration", DeviceConfiguration, ClaimConfiguration, AllocatedConfiguration)
 
 
-class DeviceToleration(Written, frozen=True):
-    """A toleration of a request, and of the devices that it got."""
+class DeviceToleration(Toleration, frozen=True, omit_defaults=True):
+    """A toleration of a request, and of the devices that it got, which covers taints as a pod's toleration does."""
 
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
     toleration_seconds: int | None = None
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether this toleration covers the taint, as a pod's toleration covers a node's taint."""
-        return Toleration(self.key, self.operator, self.value, self.effect).tolerates(taint)
 
 
 class DeviceResult(Written, frozen=True):

@@ -1,8 +1,7 @@
 """
 The JSON of our annotations, in which an unknown field is an error.
 
-An affinity annotation has the fields of the API, see `engine.model.pod_wire`, and those of
-`engine.model.annotations`.
+An affinity annotation has the fields of the API and a few of its own, see `engine.model.pod_wire`.
 """
 
 from __future__ import annotations
@@ -15,52 +14,14 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from scheduler.engine.model import pod_wire
+from scheduler.engine.model.pod_wire import WireAffinity
 from scheduler.engine.model.terms import Problem
-from scheduler.engine.model.wire import Wire, read
+from scheduler.engine.model.wire import read
 from scheduler.engine.syntax.selectors import escaped
 
 _T = TypeVar("_T")
 #: Longest problem text, which may quote user input and is copied into conditions, events and logs.
 _LIMIT_PROBLEM: Final = 512
-
-
-class JsonTerm(pod_wire.WireAffinityTerm, frozen=True):
-    """A term of pod affinity."""
-
-    match_label_keys: tuple[str, ...] = ()
-    mismatch_label_keys: tuple[str, ...] = ()
-    max_pods_per_domain: int | str | None = None
-    domain_weights: dict[str, int] | None = None
-
-
-class JsonWeightedTerm(Wire, frozen=True):
-    """A preferred term of pod affinity."""
-
-    weight: int = 0
-    pod_affinity_term: JsonTerm = JsonTerm()
-
-
-class JsonPodAffinity(Wire, frozen=True):
-    """podAffinity, or podAntiAffinity."""
-
-    required: tuple[JsonTerm, ...] = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
-    )
-    preferred: tuple[JsonWeightedTerm, ...] = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
-    )
-    enforced: tuple[JsonTerm, ...] = msgspec.field(
-        name="requiredDuringSchedulingRequiredDuringExecution", default=()
-    )
-
-
-class JsonAffinity(Wire, frozen=True):
-    """The whole annotation."""
-
-    node_affinity: pod_wire.WireNodeAffinity = pod_wire.WireNodeAffinity()
-    pod_affinity: JsonPodAffinity = JsonPodAffinity()
-    pod_anti_affinity: JsonPodAffinity = JsonPodAffinity()
 
 
 def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
@@ -79,11 +40,11 @@ def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
     return msgspec.defstruct(kind.__name__, members, bases=(kind,), frozen=True, forbid_unknown_fields=True)
 
 
-_STRICT: Final = msgspec.json.Decoder(_strict(JsonAffinity))
-_AFFINITY: Final = msgspec.json.Decoder(JsonAffinity)
+_STRICT: Final = msgspec.json.Decoder(_strict(WireAffinity))
+_AFFINITY: Final = msgspec.json.Decoder(WireAffinity)
 
 
-def decode_affinity(text: str) -> JsonAffinity:
+def decode_affinity(text: str) -> WireAffinity:
     """Return the affinity of an annotation; raise DecodeError, also for an unknown field. A null counts as absent."""
     document = text.encode()
     read(_STRICT.decode, document)

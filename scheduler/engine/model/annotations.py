@@ -22,16 +22,15 @@ from typing import Final, NamedTuple
 
 from scheduler.engine.model import annotation_json
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.annotation_json import (
-    JsonAffinity,
-    JsonPodAffinity,
-    JsonTerm,
-    JsonWeightedTerm,
-    decode_affinity,
-    decoded,
-)
+from scheduler.engine.model.annotation_json import decode_affinity, decoded
 from scheduler.engine.model.pod_groups import group_minimum
-from scheduler.engine.model.pod_wire import WireNodeAffinity
+from scheduler.engine.model.pod_wire import (
+    WireAffinity,
+    WireAffinityTerm,
+    WireNodeAffinity,
+    WirePodAffinity,
+    WireWeightedTerm,
+)
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -87,27 +86,22 @@ _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
 class DeclaredAffinity(NamedTuple):
-    """The affinity that a pod declares; `preferred_nodes` is None without such a list."""
+    """
+    The affinity that a pod declares; `preferred_nodes` is None without such a list.
+
+    `replaces`: whether an annotation declares it, and the affinity of the spec does not count.
+    """
 
     pod_affinity: PodAffinity
     required_nodes: RequiredNodeAffinity
     preferred_nodes: tuple[PreferredNodeTerm, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedAffinity:
-    """The affinity that a pod declares by annotation; `replaces` says that the affinity of its spec does not count."""
-
-    pod_affinity: PodAffinity
-    required_node_affinity: RequiredNodeAffinity
-    preferred_nodes: tuple[PreferredNodeTerm, ...]
-    replaces: bool
+    replaces: bool = False
 
     @property
     def is_required(self) -> bool:
         """Whether a pod without this affinity could go to other nodes."""
         affinity = self.pod_affinity
-        terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
+        terms = affinity.required or affinity.required_anti or self.required_nodes.terms
         return bool(terms) or self.replaces
 
 
@@ -127,7 +121,7 @@ def parse_grace_period(annotations: Mapping[str, str]) -> float | Problem | None
 
 def parse_affinity_annotation(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> AnnotatedAffinity | Problem | None:
+) -> DeclaredAffinity | Problem | None:
     """Return the affinity that the annotations of a pod with these labels declare; None if they declare none."""
     text, mode = annotations.get(AFFINITY), annotations.get(MODE, _ADD)
     if text is None:
@@ -149,7 +143,7 @@ def parse_affinity_annotation(
         return annotation_json.problem(AFFINITY, str(error))
 
 
-def _parsed_affinity(parser: _TermParser, raw: JsonAffinity, *, replaces: bool) -> AnnotatedAffinity:
+def _parsed_affinity(parser: _TermParser, raw: WireAffinity, *, replaces: bool) -> DeclaredAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -163,7 +157,7 @@ def _parsed_affinity(parser: _TermParser, raw: JsonAffinity, *, replaces: bool) 
         preferred=parser.preferred("$.podAffinity", pod.preferred, is_anti=False),
         preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred, is_anti=True),
     )
-    return AnnotatedAffinity(
+    return DeclaredAffinity(
         pod_affinity, _required_nodes(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces
     )
 
@@ -193,12 +187,12 @@ def _required_nodes(raw: WireNodeAffinity) -> RequiredNodeAffinity:
     return RequiredNodeAffinity(None, terms)
 
 
-def _preferred_nodes(raw: WireNodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+def _preferred_nodes(raw: WireNodeAffinity) -> tuple[PreferredNodeTerm, ...] | None:
     path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     for index, each in enumerate(raw.preferred or ()):
         _check_weight(f"{path}[{index}]", each.weight)
         _check_node_term(f"{path}[{index}].preference", each.term)
-    return raw.preferred or ()
+    return raw.preferred
 
 
 def _check_node_term(path: str, term: NodeTerm) -> None:
@@ -219,7 +213,7 @@ class _TermParser:
     labels: Mapping[str, str]
     group_minimum: int
 
-    def required(self, path: str, raw: JsonPodAffinity, *, is_anti: bool) -> TermList:
+    def required(self, path: str, raw: WirePodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
         at = f"{path}.requiredDuringScheduling"
         return (
@@ -227,7 +221,7 @@ class _TermParser:
             *self._terms(f"{at}RequiredDuringExecution", raw.enforced, is_anti=is_anti, enforced=True),
         )
 
-    def preferred(self, path: str, raw: Iterable[JsonWeightedTerm], *, is_anti: bool) -> TermList:
+    def preferred(self, path: str, raw: Iterable[WireWeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
@@ -238,7 +232,7 @@ class _TermParser:
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[JsonTerm], *, is_anti: bool, enforced: bool = False
+        self, path: str, raw: Iterable[WireAffinityTerm], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
             self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
@@ -246,7 +240,7 @@ class _TermParser:
         )
 
     def _term(
-        self, path: str, raw: JsonTerm, *, is_anti: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: WireAffinityTerm, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -268,11 +262,11 @@ class _TermParser:
             percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
-    def _namespaces(self, raw: JsonTerm) -> frozenset[str]:
+    def _namespaces(self, raw: WireAffinityTerm) -> frozenset[str]:
         is_own_only = not raw.namespaces and raw.namespace_selector is None
         return frozenset((self.namespace,) if is_own_only else raw.namespaces or ())
 
-    def _selector(self, path: str, raw: JsonTerm) -> Selector:
+    def _selector(self, path: str, raw: WireAffinityTerm) -> Selector:
         """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
         selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
@@ -292,7 +286,9 @@ class _TermParser:
         return Selector((*selector.requirements, *merged)) if merged else selector
 
 
-def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
+def _max_pods(
+    path: str, raw: WireAffinityTerm, minimum: int, *, is_anti: bool, is_required: bool
+) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
     if raw.domain_weights is not None:
@@ -311,7 +307,9 @@ def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_requi
     return limit
 
 
-def _weights(path: str, raw: JsonTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
+def _weights(
+    path: str, raw: WireAffinityTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool
+) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
         raise _MalformedError(f"{at}: only anti-affinity takes it")
@@ -334,7 +332,7 @@ def _parsed_selector(path: str, raw: LabelSelector | None) -> Selector:
         raise _MalformedError(f"{path}: {error}") from error
 
 
-def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAffinity | Problem:
+def combined(spec: DeclaredAffinity, annotated: DeclaredAffinity) -> DeclaredAffinity | Problem:
     """Return the affinity of both, or only that of the annotation if it replaces the spec's."""
     required_nodes = _combined_required_nodes(spec.required_nodes, annotated)
     if isinstance(required_nodes, Problem):
@@ -348,8 +346,8 @@ def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAf
         preferred=_joined(own.preferred, added.preferred),
         preferred_anti=_joined(own.preferred_anti, added.preferred_anti),
     )
-    preferred_nodes = (*(spec.preferred_nodes or ()), *annotated.preferred_nodes) or spec.preferred_nodes
-    return DeclaredAffinity(pod_affinity, required_nodes, preferred_nodes)
+    preferred = (*(spec.preferred_nodes or ()), *(annotated.preferred_nodes or ()))
+    return DeclaredAffinity(pod_affinity, required_nodes, preferred or spec.preferred_nodes)
 
 
 def _joined(of_spec: TermList, annotated: TermList) -> TermList:
@@ -358,10 +356,10 @@ def _joined(of_spec: TermList, annotated: TermList) -> TermList:
 
 
 def _combined_required_nodes(
-    spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
+    spec: RequiredNodeAffinity, annotated: DeclaredAffinity
 ) -> RequiredNodeAffinity | Problem:
     """Return the required node affinity of both: their terms pairwise. nodeSelector is never replaced."""
-    terms = annotated.required_node_affinity.terms
+    terms = annotated.required_nodes.terms
     if annotated.replaces or terms is None or spec.terms is None:
         only = terms if annotated.replaces or spec.terms is None else spec.terms
         if spec.node_selector is None and only is None:

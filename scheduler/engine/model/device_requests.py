@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 
@@ -18,7 +18,15 @@ from scheduler.engine.model.allocations import (
     allocation_of_its_own,
     with_own_parameters,
 )
-from scheduler.engine.model.devices import Amount, DeviceKind, Expressions, Interned
+from scheduler.engine.model.devices import (
+    Amount,
+    DeviceClass,
+    DeviceKind,
+    DeviceTaintRule,
+    Expressions,
+    Interned,
+    ResourceSlice,
+)
 from scheduler.engine.model.json_fields import (
     UNREAD,
     At,
@@ -40,8 +48,6 @@ CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 #: The name of that claim before it is created.
 SPECIAL_NAME: Final = "<extended-resources>"
-
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +101,13 @@ class DeviceConstraint(Wire, frozen=True):
     distinct_attribute: str | None = None
 
 
-def _special(text: str) -> Mapping[str, str]:
-    return {EXTENDED_RESOURCE_CLAIM: text} if text else _NO_ANNOTATIONS
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
     """
     One claim at one resourceVersion.
 
     Attributes:
-        annotations: only the annotation of a special claim, if it was read.
+        is_special: whether a scheduler created it for a pod's extended resources, or is about to create it.
         created_name: the name of a claim that is to be created; empty for all others.
     """
 
@@ -113,9 +115,7 @@ class ResourceClaim:
     uid: Uid
     resource_version: ResourceVersion = field(compare=False)
     owners: Annotated[tuple[OwnerReference, ...], At("metadata.ownerReferences")]
-    annotations: Annotated[
-        Mapping[str, str], At(annotation(EXTENDED_RESOURCE_CLAIM), of=str, parse=_special)
-    ] = field(hash=False)
+    is_special: Annotated[bool, At(annotation(EXTENDED_RESOURCE_CLAIM), of=str, parse="true".__eq__)]
     finalizers: Annotated[tuple[str, ...], At("metadata.finalizers")]
     terminating: Terminating
     requests: Annotated[tuple[DeviceRequest, ...], At("spec.devices.requests")]
@@ -143,14 +143,13 @@ class ResourceClaim:
         return self.key.partition("/")[2]
 
     @property
-    def is_special(self) -> bool:
-        """Whether a scheduler created the claim for a pod's extended resources, or is about to create it."""
-        return self.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true"
-
-    @property
     def controller(self) -> OwnerReference | None:
         """The owner that controls the claim, if one does."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+
+DeviceObject = ResourceSlice | DeviceClass | ResourceClaim | DeviceTaintRule
+DEVICES: Final = {each.kind: Reader(each) for each in get_args(DeviceObject)}
 
 
 def special_key(namespace: str, pod_uid: str) -> str:

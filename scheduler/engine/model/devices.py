@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from scheduler.engine.cel import AttributeValue, DeviceFields, VersionText
+from scheduler.engine.cel import CelError, EvaluationError, Value, device_variable, parse_semver
 from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
 from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
 from scheduler.engine.model.node_selector import NodeSelector
@@ -24,9 +24,6 @@ MAX_RESULTS: Final = 32
 MAX_CONSUMERS: Final = 256
 #: The most alternatives of a request.
 MAX_ALTERNATIVES: Final = 8
-
-NO_SCHEDULE: Final = "NoSchedule"
-NO_EXECUTE: Final = "NoExecute"
 
 #: With the name of a class behind it: the extended resource that every class provides.
 CLASS_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
@@ -97,20 +94,15 @@ def _counters(counters: Mapping[str, DraCounter]) -> Mapping[str, int]:
     return {intern(name): _quantity(counter.value).nano for name, counter in counters.items()}
 
 
-def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str | None, ...]:
-    return tuple(None if each.cel is None else intern(each.cel.expression) for each in selectors)
-
-
-class CelSelector(Wire, frozen=True):
-    """cel of a selector."""
-
-    expression: str = ""
-
-
-class DeviceSelector(Wire, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DeviceSelector:
     """selectors[] of a class or request."""
 
-    cel: CelSelector | None = None
+    expression: Annotated[str | None, At("cel.expression", parse=intern)]
+
+
+def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str | None, ...]:
+    return tuple(selector.expression for selector in selectors)
 
 
 #: An amount; null counts as 0.
@@ -299,15 +291,17 @@ class DeviceTaintRule:
         )
 
 
-def fields_of(driver: str, device: Device) -> DeviceFields:
-    """Return a device as expressions see it."""
-    return DeviceFields(
-        driver=driver,
-        allow_multiple_allocations=device.allow_multiple_allocations,
-        attributes={name: _value(attribute) for name, attribute in device.attributes.items()},
-        capacity={name: capacity.value.amount for name, capacity in device.capacity.items()},
-    )
-
-
-def _value(attribute: DeviceAttribute) -> AttributeValue:
-    return attribute.value if attribute.version is None else VersionText(attribute.version)
+def variable_of(driver: str, device: Device) -> Value | EvaluationError:
+    """Return a device as the value of `device` in expressions, or why its first attribute by name has none."""
+    attributes: dict[str, Value] = {}
+    for name in sorted(device.attributes):
+        attribute = device.attributes[name]
+        try:
+            value = attribute.value if attribute.version is None else parse_semver(attribute.version)
+        except CelError as error:
+            return EvaluationError(f"attribute {name}: parse semantic version: {error}")
+        if value is None:
+            return EvaluationError(f"attribute {name}: unsupported attribute value")
+        attributes[name] = value
+    capacity = {name: capacity.value.amount for name, capacity in device.capacity.items()}
+    return device_variable(driver, attributes, capacity, may_be_shared=device.allow_multiple_allocations)

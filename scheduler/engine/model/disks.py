@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from scheduler.engine.model import pod_wire, wire
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.model.terms import ZONE_KEY, NodeRequirement, NodeTerm
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
@@ -26,7 +26,6 @@ RBD: Final = "kubernetes.io/rbd"
 
 BETA_ZONE_KEY: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION_KEY: Final = "failure-domain.beta.kubernetes.io/region"
-ZONE_KEY: Final = "topology.kubernetes.io/zone"
 REGION_KEY: Final = "topology.kubernetes.io/region"
 #: Between the zones of a volume that is in several.
 ZONE_SEPARATOR: Final = "__"
@@ -103,14 +102,7 @@ def csi_volume(disk: Disk) -> tuple[str, str] | None:
     migration = MIGRATIONS.get(disk.plugin)
     if migration is None or not migration.is_limited:
         return None
-    if disk.plugin == GCE_PD:
-        return migration.driver, gce_handle(disk.name)
-    return migration.driver, ebs_handle(disk.name) if disk.plugin == AWS_EBS else disk.name
-
-
-def gce_handle(name: str, zone: str = "UNSPECIFIED") -> str:
-    """Return what the CSI driver of GCE calls the disk."""
-    return f"projects/UNSPECIFIED/zones/{zone}/disks/{name}"
+    return migration.driver, migrated_handle(disk, {})
 
 
 def ebs_handle(volume_id: str) -> str:
@@ -154,7 +146,7 @@ def _gce_handle(name: str, labels: Mapping[str, str]) -> str:
     if len(zones) > 1:
         region = "-".join(zones[0].split("-")[:2])
         return f"projects/UNSPECIFIED/regions/{region}/disks/{name}"
-    return gce_handle(name, zones[0] or "UNSPECIFIED")
+    return f"projects/UNSPECIFIED/zones/{zones[0] or 'UNSPECIFIED'}/disks/{name}"
 
 
 def migrated_terms(

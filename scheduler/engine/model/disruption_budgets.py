@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-import msgspec
-
 from scheduler.engine.model.json_fields import At, Name, Namespaced, Reader
 from scheduler.engine.model.nodes import selector_or_nothing
 from scheduler.engine.model.pods import Pod
@@ -63,8 +61,3 @@ def refusing(guards: Sequence[DisruptionBudget], used: Mapping[str, int]) -> str
 
 
 BUDGETS: Final = Reader(DisruptionBudget)
-
-
-def decode_disruption_budget(data: bytes | msgspec.Raw) -> DisruptionBudget:
-    """Return the PodDisruptionBudget of a JSON document; raise MalformedObjectError, which names the problem."""
-    return BUDGETS.decode(DisruptionBudget.kind, data)

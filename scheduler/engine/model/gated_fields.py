@@ -19,7 +19,8 @@ FIELDS: Final[Mapping[Gate, str]] = MappingProxyType(
         Gate.VOLUME_LIMIT_SCALING: "preventPodSchedulingIfMissing of CSIDrivers",
     }
 )
-_COMPARISONS: Final = ("Lt", "Gt")
+#: Operators of tolerations that match no taint without their gate.
+COMPARISONS: Final = ("Lt", "Gt")
 
 
 def without_effect(
@@ -33,9 +34,7 @@ def without_effect(
     used = {
         Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD: any(each.match_label_keys for each in spread),
         Gate.POD_LEVEL_RESOURCES: has_resources,
-        Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: any(
-            each.operator in _COMPARISONS for each in tolerations
-        ),
+        Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: any(each.operator in COMPARISONS for each in tolerations),
     }
     return tuple(gate for gate, is_used in used.items() if is_used and not semantics.enabled(gate))
 

@@ -26,8 +26,6 @@ from msgspec import Struct, inspect
 
 from scheduler.engine.model import wire
 from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.syntax.quantity import QuantityError
-from scheduler.engine.syntax.selectors import SelectorError
 
 #: Fields to keep: True keeps the whole value, a mapping keeps these fields of an object or of each item of a list.
 FieldTree = Mapping[str, "FieldTree | bool"]
@@ -37,10 +35,6 @@ _Parse = Callable[..., Any]
 
 #: Different values of a field that are kept to be shared; 40,000 devices have a few types and capacities.
 _MAX_SHARED: Final = 65536
-
-
-class UnnamedError(ValueError):
-    """An object without a name, or of a namespaced kind without a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +67,9 @@ def annotation(key: str) -> str:
 
 
 def namespace_and_name(namespace: str, name: str) -> tuple[str, str]:
-    """Return both; raise UnnamedError if one is empty."""
+    """Return both; raise MalformedObjectError if one is empty."""
     if not name or not namespace:
-        raise UnnamedError("metadata.name and metadata.namespace are required")
+        raise MalformedObjectError("metadata.name and metadata.namespace are required")
     return namespace, name
 
 
@@ -89,7 +83,7 @@ def _namespace(namespace: str, name: str) -> str:
 
 def _name(name: str) -> str:
     if not name:
-        raise UnnamedError("metadata.name is required")
+        raise MalformedObjectError("metadata.name is required")
     return intern(name)
 
 
@@ -156,11 +150,7 @@ class Reader(Generic[_T]):
 
     def decode(self, kind: str, data: bytes | msgspec.Raw, /, **given: object) -> _T:
         """Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem."""
-        raw = wire.decoded(self._decoder.decode, kind, data)
-        try:
-            return self.make(raw, **given)
-        except (QuantityError, SelectorError, UnnamedError) as error:
-            raise MalformedObjectError(f"{kind}: {error}") from error
+        return wire.decoded(lambda document: self.make(self._decoder.decode(document), **given), kind, data)
 
 
 @lru_cache(maxsize=256)

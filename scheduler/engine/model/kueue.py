@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-import msgspec
-
 from scheduler.engine.model.json_fields import UNREAD, At, Name, Reader
 from scheduler.engine.model.wire import MalformedObjectError, Wire
 from scheduler.engine.syntax.names import label_key_faults
@@ -35,7 +33,12 @@ class Level(Wire, frozen=True):
 
 
 def _level_keys(levels: tuple[Level, ...]) -> tuple[str, ...]:
-    return tuple(level.node_label for level in levels)
+    keys = tuple(level.node_label for level in levels)
+    for index, key in enumerate(keys):
+        if label_key_faults(key):
+            found = f'found "{escaped(key[:64])}", expected a label key'
+            raise MalformedObjectError(f"spec.levels[{index}].nodeLabel: {found}")
+    return keys
 
 
 def _pairs(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -65,16 +68,3 @@ KUEUE: Final = {
     "Topology": Reader(KueueObject, topology=UNREAD, node_labels=UNREAD),
     "ResourceFlavor": Reader(KueueObject, levels=UNREAD),
 }
-
-
-def decode_kueue_object(kind: KueueKind, data: bytes | msgspec.Raw) -> KueueObject:
-    """Return the object of a JSON document; raise MalformedObjectError, which names the problem."""
-    name = kind.partition(".")[0]
-    found = KUEUE[name].decode(name, data, kind=kind)
-    for index, key in enumerate(found.levels):
-        if label_key_faults(key):
-            text = (
-                f'{name}: spec.levels[{index}].nodeLabel: found "{escaped(key[:64])}", expected a label key'
-            )
-            raise MalformedObjectError(text)
-    return found

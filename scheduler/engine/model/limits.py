@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.engine.model.pods import Container, PodSpec
+from scheduler.engine.model.requests import PLAIN_RESOURCES
 from scheduler.engine.model.terms import ANY_NODE, NodeTerm, PodAffinity, SpreadConstraint
 from scheduler.engine.syntax.selectors import Selector
 
@@ -32,8 +33,6 @@ MAX_TOLERATIONS: Final = 1024
 MAX_CONTAINERS: Final = 512
 #: Distinct resource names in the requests of a pod.
 MAX_RESOURCES: Final = 128
-
-_PLAIN: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def within_limits(spec: PodSpec) -> PodSpec:
@@ -107,6 +106,8 @@ def _resources(spec: PodSpec) -> set[str]:
 def _with_plain_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
     """Return the containers with their requests of cpu, memory and ephemeral storage alone."""
     return tuple(
-        replace(container, requests={name: n for name, n in container.requests.items() if name in _PLAIN})
+        replace(
+            container, requests={name: n for name, n in container.requests.items() if name in PLAIN_RESOURCES}
+        )
         for container in containers
     )

@@ -17,8 +17,6 @@ from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
 from scheduler.engine.syntax.quantity import counted, non_negative_quantity
 from scheduler.engine.syntax.selectors import Selector, SelectorError
 
-_MAPPED: Final = ("Service", "ReplicationController")
-
 
 def _scheduler_units(amounts: Mapping[str, QuantityText]) -> Mapping[str, int]:
     return FrozenDict({name: counted(name, non_negative_quantity(text)) for name, text in amounts.items()})
@@ -131,13 +129,3 @@ def _with_annotations(keys: frozenset[str]) -> Reader[Node]:
         return FrozenDict({key: text for key, text in annotations.items() if key in keys})
 
     return Reader(Node, annotations=At("metadata.annotations", of=dict[str, str], parse=kept))
-
-
-def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
-    """Return the namespace of a JSON document; raise MalformedObjectError."""
-    return NAMESPACES.decode("namespace", data)
-
-
-def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
-    """Return the object of a JSON document; raise MalformedObjectError."""
-    return (SELECTED_BY_MAP if kind in _MAPPED else SELECTED_BY_LABELS).decode(kind, data, kind=kind)

@@ -25,7 +25,6 @@ from scheduler.engine.model.annotations import (
     MERGED_LABELS,
     MODE,
     SHOWN_OF_MODE,
-    AnnotatedAffinity,
     DeclaredAffinity,
     combined,
     parse_affinity_annotation,
@@ -42,8 +41,8 @@ from scheduler.engine.model.fallback import (
     yielding,
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
-from scheduler.engine.model.gated_fields import without_effect
-from scheduler.engine.model.json_fields import UnnamedError, namespace_and_name
+from scheduler.engine.model.gated_fields import COMPARISONS, without_effect
+from scheduler.engine.model.json_fields import namespace_and_name
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
 from scheduler.engine.model.pod_wire import decode_part
@@ -62,10 +61,9 @@ from scheduler.engine.model.pods import (
     Resize,
 )
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
-from scheduler.engine.model.terms import Problem, Toleration
+from scheduler.engine.model.terms import Problem
 from scheduler.engine.model.unread_names import unread_names
-from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
+from scheduler.engine.syntax.quantity import non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
@@ -88,10 +86,7 @@ class PodDecoder:
 
     def decode(self, data: bytes | msgspec.Raw) -> Pod:
         """Return the pod of a JSON document; raise MalformedObjectError, which names field and problem."""
-        try:
-            return wire.decoded(self._decode, "pod", data)
-        except (QuantityError, UnnamedError) as error:
-            raise MalformedObjectError(f"pod: {error}") from error
+        return wire.decoded(self._decode, "pod", data)
 
     def _decode(self, data: bytes | msgspec.Raw) -> Pod:
         raw = self._decoder.decode(data)
@@ -179,7 +174,7 @@ def _new_spec(
     annotations = meta.annotations or {}
     annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
     spec = within_limits(_parse_spec(namespace, raw, annotated, semantics))
-    if isinstance(annotated, AnnotatedAffinity) and annotated.is_required:
+    if isinstance(annotated, DeclaredAffinity) and annotated.is_required:
         bare = within_limits(_parse_spec(namespace, raw, None, semantics))
         spec = replace(spec, without_annotations=replace(bare, ignores_annotations=True))
     # Rules that count as absent cannot be relaxed.
@@ -237,11 +232,10 @@ def _container_key(raw: pod_wire.WireContainer) -> tuple[object, ...]:
 def _parse_spec(
     namespace: str,
     raw: pod_wire.WirePodSpec,
-    annotated: AnnotatedAffinity | Problem | None,
+    annotated: DeclaredAffinity | Problem | None,
     semantics: Semantics,
 ) -> PodSpec:
     affinity, problem = _declared_affinity(namespace, raw, annotated)
-    compares = semantics.enabled(Gate.TAINT_TOLERATION_COMPARISON_OPERATORS)
     pod_resources = None
     if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
         pod_resources = decode_part(pod_wire.RESOURCES, raw.resources)
@@ -250,10 +244,7 @@ def _parse_spec(
         parse_spread(constraint)
         for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
     )
-    tolerations = tuple(
-        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", compares)
-        for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
-    )
+    tolerations = decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
     has_resources = bytes(raw.resources) not in (b"", b"null", b"{}")
     return PodSpec(
         namespace=namespace,
@@ -261,7 +252,9 @@ def _parse_spec(
         preferred_nodes=affinity.preferred_nodes,
         affinity=affinity.pod_affinity,
         spread=spread,
-        tolerations=tolerations,
+        tolerations=tolerations
+        if semantics.enabled(Gate.TAINT_TOLERATION_COMPARISON_OPERATORS)
+        else tuple(each for each in tolerations if each.operator not in COMPARISONS),
         without_effect=without_effect(semantics, spread, tolerations, has_resources=has_resources),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
@@ -285,7 +278,7 @@ def _parse_spec(
 
 
 def _declared_affinity(
-    namespace: str, raw: pod_wire.WirePodSpec, annotated: AnnotatedAffinity | Problem | None
+    namespace: str, raw: pod_wire.WirePodSpec, annotated: DeclaredAffinity | Problem | None
 ) -> tuple[DeclaredAffinity, str | None]:
     """Return the affinity, and why the annotation counts as absent; no reason (None) if it counts."""
     of_spec = decode_part(pod_wire.AFFINITY, raw.affinity)

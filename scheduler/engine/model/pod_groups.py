@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-import msgspec
-
 from scheduler.engine.model.group_forms import (
     GROUP_FROM,
     JOB_SET,
@@ -220,12 +218,6 @@ GROUPS: Final = {
         is_disrupted_whole=UNREAD,
     ),
 }
-
-
-def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
-    """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    written = api_version if kind is GroupKind.KUBERNETES else ""
-    return GROUPS[kind].decode("PodGroup", data, api_version=written)
 
 
 def group_reference(

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from scheduler.engine.model.node_selector import NodeSelector
-from scheduler.engine.model.terms import PreferredNodeTerm
+from scheduler.engine.model.terms import PreferredNodeTerm, Toleration
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
@@ -206,22 +206,17 @@ class ContainerPort(Wire, frozen=True):
     protocol: str | None = None
 
 
-class WireToleration(Wire, frozen=True):
-    """tolerations[]."""
-
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
 class WireAffinityTerm(Wire, frozen=True):
-    """A term of pod affinity or anti-affinity."""
+    """A term of pod affinity or anti-affinity; what follows the selectors is read of annotations alone."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
     namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+    max_pods_per_domain: int | str | None = None
+    domain_weights: dict[str, int] | None = None
 
 
 class WireWeightedTerm(Wire, frozen=True):
@@ -232,13 +227,16 @@ class WireWeightedTerm(Wire, frozen=True):
 
 
 class WirePodAffinity(Wire, frozen=True):
-    """podAffinity and podAntiAffinity."""
+    """podAffinity and podAntiAffinity; `enforced` is read of annotations alone."""
 
     required: tuple[WireAffinityTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
     preferred: tuple[WireWeightedTerm, ...] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    enforced: tuple[WireAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingRequiredDuringExecution", default=()
     )
 
 
@@ -277,7 +275,7 @@ class WireSpreadConstraint(Wire, frozen=True):
 AFFINITY: Final = msgspec.json.Decoder(WireAffinity | None)
 LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
 SPREAD: Final = msgspec.json.Decoder(tuple[WireSpreadConstraint, ...] | None)
-TOLERATIONS: Final = msgspec.json.Decoder(tuple[WireToleration, ...] | None)
+TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
 QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
 RESOURCES: Final = msgspec.json.Decoder(Resources | None)
 PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)

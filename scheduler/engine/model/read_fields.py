@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from scheduler.engine.model import pod_wire
 from scheduler.engine.model.annotations import AFFINITY, MODE
-from scheduler.engine.model.device_decoder import DEVICES
+from scheduler.engine.model.device_requests import DEVICES
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.group_forms import FOREIGN_ANNOTATIONS, GROUP_FROM

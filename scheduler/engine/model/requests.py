@@ -21,7 +21,7 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
 _HUGE_PAGES_PREFIX: Final = "hugepages-"
-_PLAIN: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+PLAIN_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 #: Requests that scoring assumes for a container without any (pkg/scheduler/util/pod_resources.go).
 NON_ZERO_DEFAULTS: Final[Requests] = {CPU: parse_quantity("100m"), MEMORY: parse_quantity("200Mi")}
 
@@ -98,11 +98,6 @@ def pod_requests(
 
 
 @lru_cache(maxsize=4096)
-def is_recognised(name: str) -> bool:
-    """Return whether the scheduler counts resource `name`; "pods" counts only as a node's allocatable."""
-    return name in _PLAIN or name == PODS or is_scalar(name)
-
-
 def is_scalar(name: str) -> bool:
     """Return whether `name` is scalar. Source: core/v1/helper/helpers.go, IsScalarResourceName (kubernetes 1.36)."""
     return (
@@ -127,7 +122,7 @@ def _in_scheduler_units(requests: Requests) -> dict[str, int]:
     return {
         name: counted(name, amount)
         for name, amount in requests.items()
-        if name in _PLAIN or (name != PODS and is_recognised(name))
+        if name in PLAIN_RESOURCES or is_scalar(name)
     }
 
 

@@ -160,17 +160,14 @@ class Semantics:
 
 def semantics_of(version: Version, switched: Mapping[Gate, bool] = MappingProxyType({})) -> Semantics:
     """Return the version with its defaults, but for the gates that are switched on or off."""
-    return Semantics(version, frozenset(gate for gate in Gate if switched.get(gate, _default(gate, version))))
+    changes = {gate: change_at(gate, version) for gate in Gate}
+    by_default = {gate: change is not None and change.default for gate, change in changes.items()}
+    return Semantics(version, frozenset(gate for gate in Gate if switched.get(gate, by_default[gate])))
 
 
 def change_at(gate: Gate, version: Version) -> GateChange | None:
     """Return the default and the stage of a gate in this version, None if the version does not have the gate."""
     return next((each for each in reversed(GATE_CHANGES[gate]) if each.since <= version), None)
-
-
-def _default(gate: Gate, version: Version) -> bool:
-    change = change_at(gate, version)
-    return change is not None and change.default
 
 
 #: The versions that can be emulated.

@@ -162,19 +162,13 @@ class Taint(Wire, frozen=True):
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """
-    A toleration of a pod; absent fields are empty strings.
-
-    `compares_numbers`: the gate TaintTolerationComparisonOperators, without which Lt and Gt match no taint.
-    """
+class Toleration(Wire, frozen=True):
+    """A toleration of a pod."""
 
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
-    compares_numbers: bool = False
 
     def tolerates(self, taint: Taint) -> bool:
         """
@@ -191,7 +185,7 @@ class Toleration:
                 return self.value == taint.value
             case "Exists":
                 return True
-            case "Lt" | "Gt" if self.compares_numbers:
+            case "Lt" | "Gt":
                 own, other = _decimal(self.value), _decimal(taint.value)
                 if own is None or other is None:
                     return False
@@ -202,8 +196,7 @@ class Toleration:
 
 def _decimal(text: str) -> int | None:
     """Return a decimal integer of 64 bits without leading zeros or plus sign, None for any other text."""
-    number = int(text) if _DECIMAL.fullmatch(text) else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    return parse_int64(text) if _DECIMAL.fullmatch(text) else None
 
 
 class NodeRequirement(Wire, frozen=True, omit_defaults=True):

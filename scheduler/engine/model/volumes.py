@@ -7,27 +7,35 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from sys import intern
-from typing import Annotated, Any, Final, NamedTuple, get_type_hints
-from weakref import WeakValueDictionary
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
+from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_SEPARATOR
 from scheduler.engine.model.json_fields import (
+    UNREAD,
     At,
     Name,
     NamespacedKey,
+    Reader,
     ResourceVersion,
     Terminating,
     Uid,
-    UnnamedError,
     annotation,
     is_given,
 )
 from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.wire import Int32, LabelSelector, MigratedDisk, QuantityText, Wire
+from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.model.terms import ZONE_KEY, NodeRequirement, NodeTerm
+from scheduler.engine.model.wire import (
+    Int32,
+    LabelSelector,
+    MalformedObjectError,
+    MigratedDisk,
+    QuantityText,
+    Wire,
+)
 from scheduler.engine.syntax.quantity import parse_quantity
 from scheduler.engine.syntax.selectors import Selector
 
@@ -59,24 +67,10 @@ class StorageKind(StrEnum):
     ATTACHMENT = "VolumeAttachment"
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class VolumeTopology:
-    """The nodes that match one of the terms; compared by identity: decoders return one object for equal terms."""
-
-    terms: tuple[NodeTerm, ...]
-
-
-_TOPOLOGIES: WeakValueDictionary[tuple[NodeTerm, ...], VolumeTopology] = WeakValueDictionary()
-
-
-def topology_of(terms: tuple[NodeTerm, ...] | None) -> VolumeTopology | None:
-    """Return the one topology with these terms; None for all nodes."""
-    if terms is None:
-        return None
-    shared = _TOPOLOGIES.get(terms)
-    if shared is None:
-        shared = _TOPOLOGIES[terms] = VolumeTopology(terms)
-    return shared
+@lru_cache(maxsize=4096)
+def _topology(terms: tuple[NodeTerm, ...] | None) -> NodeSelector | None:
+    """Return the selector with these terms, the same for equal ones: thousands of volumes have a few. None for all."""
+    return None if terms is None else NodeSelector(terms)
 
 
 def _class_name(annotated: str | None, name: str) -> str:
@@ -186,23 +180,8 @@ class ClaimReference(NamedTuple):
     uid: str
 
 
-class ClaimName(Wire, frozen=True):
-    """spec.claimRef of a volume."""
-
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-def _claim(raw: ClaimName) -> ClaimReference:
-    return ClaimReference(intern(f"{raw.namespace}/{raw.name}"), intern(raw.uid))
-
-
-class CsiSource(Wire, frozen=True):
-    """spec.csi of a volume."""
-
-    driver: str = ""
-    volume_handle: str = ""
+def _claim(name: str, namespace: str, uid: str) -> ClaimReference | None:
+    return ClaimReference(intern(f"{namespace}/{name}"), intern(uid)) if name else None
 
 
 class VolumeSource(NamedTuple):
@@ -216,23 +195,24 @@ class VolumeSource(NamedTuple):
         migrated_topology: `topology` on nodes where the in-tree plugin was migrated.
     """
 
-    topology: VolumeTopology | None
+    topology: NodeSelector | None
     driver: str
     handle: str
     plugin: str
-    migrated_topology: VolumeTopology | None
+    migrated_topology: NodeSelector | None
 
 
 def _source(
-    csi: CsiSource | None,
+    csi_driver: str,
+    csi_handle: str,
     required: NodeSelector | None,
     labels: Mapping[str, str],
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
     terms = None if required is None else required.terms
-    topology = topology_of(terms)
-    if csi is not None:
-        return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
+    topology = _topology(terms)
+    if csi_driver:
+        return VolumeSource(topology, intern(csi_driver), csi_handle, "", topology)
     disk = disks.migrated_disk(MigratedDisk(*in_tree))
     if disk is None:
         return VolumeSource(topology, "", "", "", topology)
@@ -241,13 +221,14 @@ def _source(
         disks.MIGRATIONS[disk.plugin].driver,
         disks.migrated_handle(disk, labels),
         disk.plugin,
-        topology_of(disks.migrated_terms(disk.plugin, terms, labels)),
+        _topology(disks.migrated_terms(disk.plugin, terms, labels)),
     )
 
 
 _SOURCE: Final = At(
-    "spec.csi",
+    "spec.csi.driver",
     (
+        "spec.csi.volumeHandle",
         "spec.nodeAffinity.required",
         "metadata.labels",
         "spec.gcePersistentDisk",
@@ -257,7 +238,8 @@ _SOURCE: Final = At(
         "spec.portworxVolume",
     ),
     of=(
-        CsiSource | None,
+        str,
+        str,
         NodeSelector | None,
         dict[str, str],
         *get_type_hints(MigratedDisk).values(),
@@ -277,7 +259,10 @@ class PersistentVolume:
     access_modes: _Modes
     volume_mode: _Mode
     attributes_class: _AttributesClass
-    claim: Annotated[ClaimReference | None, At("spec.claimRef", of=ClaimName, parse=_claim)]
+    claim: Annotated[
+        ClaimReference | None,
+        At("spec.claimRef.name", ("spec.claimRef.namespace", "spec.claimRef.uid"), parse=_claim),
+    ]
     is_available: Annotated[bool, At("status.phase", of=str, parse="Available".__eq__)]
     terminating: Terminating
     labels: Annotated[Mapping[str, str], At("metadata.labels")] = field(hash=False)
@@ -356,26 +341,20 @@ class StorageClass:
         return self.binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-class Allocatable(Wire, frozen=True):
-    """spec.drivers[].allocatable of a CSINode."""
+@dataclass(frozen=True, slots=True)
+class CsiNodeDriver:
+    """spec.drivers[] of a CSINode. `limit`: of volumes; None if it says none."""
 
-    count: Int32 | None = None
-
-
-class CsiNodeDriver(Wire, frozen=True):
-    """spec.drivers[] of a CSINode."""
-
-    name: str = ""
-    allocatable: Allocatable = Allocatable()
+    name: Annotated[str, At(parse=intern)]
+    limit: Annotated[Int32 | None, At("allocatable.count")]
 
 
 def _names(drivers: tuple[CsiNodeDriver, ...]) -> frozenset[str]:
-    return frozenset(intern(driver.name) for driver in drivers)
+    return frozenset(driver.name for driver in drivers)
 
 
 def _limits(drivers: tuple[CsiNodeDriver, ...]) -> Mapping[str, int]:
-    counts = ((intern(driver.name), driver.allocatable.count) for driver in drivers)
-    return {name: count for name, count in counts if count is not None}
+    return {driver.name: driver.limit for driver in drivers if driver.limit is not None}
 
 
 def _plugins(names: str) -> frozenset[str]:
@@ -411,7 +390,7 @@ class CsiDriver:
 
 def _pool_key(namespace: str, name: str) -> str:
     if not name:
-        raise UnnamedError("metadata.name is required")
+        raise MalformedObjectError("metadata.name is required")
     return f"{namespace}/{name}"
 
 
@@ -420,11 +399,11 @@ def _limit(largest: QuantityText, room: QuantityText) -> int | None:
     return None if limit is None else _n_bytes(limit)
 
 
-def _segment(raw: LabelSelector) -> VolumeTopology | None:
+def _segment(raw: LabelSelector) -> NodeSelector | None:
     requirements = label_selector(raw).requirements
     if not requirements:
         return None
-    return topology_of((NodeTerm(tuple(NodeRequirement(*each) for each in requirements), ()),))
+    return _topology((NodeTerm(tuple(NodeRequirement(*each) for each in requirements), ()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +424,7 @@ class CsiStorageCapacity:
     limit_bytes: Annotated[int | None, At("maximumVolumeSize", ("capacity",), of=QuantityText, parse=_limit)]
     capacity_bytes: Annotated[int, At("capacity", of=QuantityText, parse=_n_bytes)]
     is_accessible: Annotated[bool, At("nodeTopology", of=LabelSelector | None, parse=is_given)]
-    topology: Annotated[VolumeTopology | None, At("nodeTopology", of=LabelSelector, parse=_segment)]
+    topology: Annotated[NodeSelector | None, At("nodeTopology", of=LabelSelector, parse=_segment)]
 
     kind = StorageKind.CAPACITY
 
@@ -472,6 +451,15 @@ StorageObject = (
     | CsiStorageCapacity
     | VolumeAttachment
 )
+
+
+STORAGE: Final = {each.kind: Reader(each) for each in get_args(StorageObject)}
+
+
+def storage_reader(kind: StorageKind, semantics: Semantics) -> Reader[Any]:
+    """Return what decodes objects of the kind; a field whose gate is off is absent."""
+    is_gated = kind is StorageKind.CSI_DRIVER and not semantics.enabled(Gate.VOLUME_LIMIT_SCALING)
+    return Reader(CsiDriver, is_required=UNREAD) if is_gated else STORAGE[kind]
 
 
 def no_such(kind: StorageKind, name: str) -> str:

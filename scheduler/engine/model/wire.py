@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from scheduler.engine.model import nesting
+from scheduler.engine.syntax.quantity import QuantityError
+from scheduler.engine.syntax.selectors import SelectorError
 
 _T = TypeVar("_T")
 
@@ -29,6 +31,13 @@ Duration: TypeAlias = Annotated[float, Meta(description="a duration in Go's synt
 
 class MalformedObjectError(ValueError):
     """An object that no API server would store. The watch reports it and continues; retrying is of no use."""
+
+
+#: What decoding raises for such an object, and parsing, whose errors name field and problem alone.
+_FAULTS: Final = (
+    *(msgspec.DecodeError, UnicodeDecodeError, RecursionError),
+    *(QuantityError, SelectorError, MalformedObjectError),
+)
 
 
 class Wire(Struct, frozen=True, gc=False, rename="camel"):
@@ -71,7 +80,7 @@ def decoded(decode: Callable[[bytes | msgspec.Raw], _T], kind: str, data: bytes 
     """Return what `read` does; raise MalformedObjectError, which names kind, field and problem."""
     try:
         return read(decode, data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _FAULTS as error:
         raise MalformedObjectError(f"{kind}: {error}") from error
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered
-from scheduler.engine.framework.status import SKIP, Status, unresolvable
-from scheduler.engine.model.pods import PodSpec
+from scheduler.engine.framework.status import SKIP, unresolvable
 from scheduler.engine.state.cluster_view import ClusterView
 
 
@@ -24,18 +23,14 @@ class Unsupported(FilterPlugin):
     extension_points: ClassVar = ("preFilter",)
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        """Skip a pod that needs only supported features."""
-        return rejection(context.pod.spec, serves_claims=view.state.devices.is_served) or SKIP
-
-
-def rejection(spec: PodSpec, *, serves_claims: bool) -> Status | None:
-    """Return a status that names everything unsupported that the pod needs; None if there is nothing."""
-    if spec.exceeded_limits is not None:
-        return unresolvable(
-            f"pod has {spec.exceeded_limits}, which is more than affinity-scheduler decides on"
-        )
-    needs = [] if serves_claims else [f'resourceClaim "{claim.name}"' for claim in spec.resource_claims]
-    if not needs:
-        return None
-    listed = " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))
-    return unresolvable(f"pod needs {listed}, but affinity-scheduler reads no resource.k8s.io/v1 here")
+        """Skip a pod that needs only supported features; else name everything that is not."""
+        spec = context.pod.spec
+        if spec.exceeded_limits is not None:
+            return unresolvable(
+                f"pod has {spec.exceeded_limits}, which is more than affinity-scheduler decides on"
+            )
+        if view.state.devices.is_served or not spec.resource_claims:
+            return SKIP
+        *others, last = (f'resourceClaim "{claim.name}"' for claim in spec.resource_claims)
+        listed = f"{', '.join(others)} and {last}" if others else last
+        return unresolvable(f"pod needs {listed}, but affinity-scheduler reads no resource.k8s.io/v1 here")

@@ -23,8 +23,9 @@ from scheduler.engine.framework.events import (
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.engine.framework.status import SKIP, Status, unresolvable
-from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY
+from scheduler.engine.model.disks import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.volumes import (
     TOPOLOGY_KEYS,
     PersistentVolume,

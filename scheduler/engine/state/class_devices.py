@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from scheduler.engine.cel import CompileError, EvaluationError, compile_selector
-from scheduler.engine.model.devices import Device, DeviceClass, ResourceSlice, fields_of
+from scheduler.engine.model.devices import Device, DeviceClass, ResourceSlice, variable_of
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.node_masks import NodeMasks
@@ -54,9 +54,9 @@ def _matcher(device_class: DeviceClass) -> Callable[[str, Device], bool | None]:
 
     def matches(driver: str, device: Device) -> bool | None:
         # Upstream evaluates these expressions without the field that says whether claims may share the device.
-        fields = replace(fields_of(driver, device), allow_multiple_allocations=False)
+        variable = variable_of(driver, replace(device, allow_multiple_allocations=False))
         for selector in selectors:
-            answer = None if isinstance(selector, CompileError) else selector.evaluate(fields)[0]
+            answer = None if isinstance(selector, CompileError) else selector.evaluate(variable)[0]
             if answer is None or isinstance(answer, EvaluationError):
                 return None
             if not answer:

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.device_decoder import DeviceObject
-from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.device_requests import DeviceObject, ResourceClaim
 from scheduler.engine.model.devices import (
     NEEDED_KINDS,
     DeviceClass,

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-from scheduler.engine.model.volumes import PersistentVolume, VolumeTopology
+from scheduler.engine.model.node_selector import NodeSelector
+from scheduler.engine.model.volumes import PersistentVolume
 
 #: Bytes and name of a volume, which order the entries, and the volume.
 Entry = tuple[int, str, PersistentVolume]
-_NONE: Final[Mapping[VolumeTopology | None, list[Entry]]] = {}
+_NONE: Final[Mapping[NodeSelector | None, list[Entry]]] = {}
 
 
 class FreeVolumes:
     """Free volumes by class and topology, smallest first; those of equal size by name."""
 
     def __init__(self) -> None:
-        self._by_class: dict[str, dict[VolumeTopology | None, list[Entry]]] = {}
+        self._by_class: dict[str, dict[NodeSelector | None, list[Entry]]] = {}
 
     def add(self, volume: PersistentVolume) -> None:
         """Add the volume if it is free. O(log n), and moving n pointers."""

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.terms import NodeTerm
-from scheduler.engine.model.volumes import VolumeTopology
 from scheduler.engine.state.arrays import Mask, Rows
 from scheduler.engine.state.node_masks import NodeMasks
 from scheduler.engine.state.node_table import NodeTable
@@ -32,7 +32,7 @@ class TopologyRows:
     def __init__(self, nodes: NodeTable, masks: NodeMasks) -> None:
         self._nodes = nodes
         self._masks = masks
-        self._reached: dict[VolumeTopology, Reached] = {}
+        self._reached: dict[NodeSelector, Reached] = {}
         #: By label key: rows in the order of domains, and where each domain begins.
         self._by_domain: dict[str, tuple[Rows, Rows]] = {}
         #: Bytes of all rows.
@@ -45,18 +45,18 @@ class TopologyRows:
             np.array_equal(self.mask(topology), fresh.mask(topology)) for topology in list(self._reached)
         )
 
-    def rows(self, topology: VolumeTopology) -> Reached:
+    def rows(self, topology: NodeSelector | None) -> Reached:
         """Return the rows; at first O(rows), or O(1) for a term that names values of one label."""
+        if topology is None:
+            return self._nodes.alive
         reached = self._reached.get(topology)
         if reached is None:
             reached = self._reached[topology] = self._computed(topology)
             self.nbytes += _ENTRY_BYTES + (0 if isinstance(reached, tuple) else reached.nbytes)
         return reached
 
-    def mask(self, topology: VolumeTopology | None) -> Mask:
+    def mask(self, topology: NodeSelector | None) -> Mask:
         """Return the rows as a mask, not to be written to."""
-        if topology is None:
-            return self._nodes.alive
         reached = self.rows(topology)
         if not isinstance(reached, tuple):
             return reached
@@ -64,7 +64,7 @@ class TopologyRows:
         mask[list(reached)] = True
         return mask
 
-    def _computed(self, topology: VolumeTopology) -> Reached:
+    def _computed(self, topology: NodeSelector) -> Reached:
         if len(topology.terms) == 1 and (rows := self._in_domains(topology.terms[0])) is not None:
             if len(rows) <= _FEW:
                 return tuple(rows.tolist())

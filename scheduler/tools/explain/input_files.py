@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.json_values import mapping_or_empty
 from scheduler.tools.explain.formats.manifest_documents import (

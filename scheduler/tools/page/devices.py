@@ -7,11 +7,12 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Final
 
-from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, DeviceId, PoolId, ResourceSlice
+from scheduler.engine.model.devices import DeviceId, PoolId, ResourceSlice
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
+from scheduler.engine.state.node_masks import HARD_EFFECTS
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
 
 #: Pools in an answer, devices of a pool, and pods by name of a device.
@@ -167,7 +168,7 @@ def _summary(devices: Devices, pool: PoolId, slices: list[ResourceSlice]) -> Poo
         n_devices += len(each.devices)
         for device in each.devices:
             n_free += not devices.allocated.has(each.device_id(device))
-            n_tainted += any(taint.effect in (NO_SCHEDULE, NO_EXECUTE) for taint in device.taints)
+            n_tainted += any(taint.effect in HARD_EFFECTS for taint in device.taints)
     return PoolSummary(
         driver=pool.driver,
         pool=pool.pool,

@@ -18,7 +18,7 @@ from scheduler.engine.model.annotations import (
     AFFINITY,
     GRACE,
     MODE,
-    AnnotatedAffinity,
+    DeclaredAffinity,
     parse_affinity_annotation,
     parse_grace_period,
 )
@@ -90,7 +90,7 @@ def affinity_error(pod: ReviewedPod) -> FieldError | None:
 def crosses_namespaces(pod: ReviewedPod) -> bool:
     """Return whether a term of the pod's annotation is about other namespaces; not if it cannot be read. O(terms)."""
     found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
-    return isinstance(found, AnnotatedAffinity) and found.pod_affinity.crosses_by_annotation()
+    return isinstance(found, DeclaredAffinity) and found.pod_affinity.crosses_by_annotation()
 
 
 def grace_error(pod: ReviewedPod) -> FieldError | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from scheduler.engine.model.match_label_keys import merged_affinity, merged_spread
 from scheduler.engine.syntax.affinity_rules import constraint_errors, term_errors, weighted_term_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.json_fields import list_field, object_field
+from scheduler.engine.syntax.match_label_keys import merged_affinity, merged_spread
 from scheduler.tools.webhook.refusals import Json
 from scheduler.tools.webhook.reviews import ReviewedPod
 from scheduler.tools.webhook.term_json import Constraint, Term, TermType, WeightedTerm

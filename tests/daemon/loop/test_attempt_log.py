@@ -11,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from scheduler.daemon.loop.attempt_log import AttemptLog, DefectLog
 from scheduler.daemon.metrics.logs import configure
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Attempted
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
@@ -84,7 +84,7 @@ def test_a_defect_and_a_field_without_effect_are_logged_once(met: Met, snapshot:
     """Of two attempts of two pods."""
     stream, state = io.StringIO(), ClusterState()
     document = build.disruption_budget("b", met.budget, 0)
-    state.budgets.upsert(decode_disruption_budget(json.dumps(document).encode()))
+    state.budgets.upsert(KINDS["PodDisruptionBudget"].decode(json.dumps(document).encode()))
     log = DefectLog(configure(verbosity=0, form="json", stream=stream), state, met.semantics)
     decoder, victims = PodDecoder(met.semantics), (("default", "v"),) * met.n_victims
     for name in ("p", "q", "p", "q"):

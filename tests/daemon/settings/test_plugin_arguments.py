@@ -97,7 +97,17 @@ COMPLETED = {
         "{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, "
         "whenUnsatisfiable: DoNotSchedule, minDomains: 2, nodeTaintsPolicy: Honor, matchLabelKeys: [a]}]}",
         PodTopologySpreadArgs(
-            "List", (DefaultConstraint(1, "zone", "DoNotSchedule", 2, None, "Honor", ("a",)),)
+            "List",
+            (
+                DefaultConstraint(
+                    max_skew=1,
+                    topology_key="zone",
+                    when_unsatisfiable="DoNotSchedule",
+                    min_domains=2,
+                    node_taints_policy="Honor",
+                    match_label_keys=("a",),
+                ),
+            ),
         ),
     ),
 }

@@ -13,9 +13,9 @@ import pytest
 from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import ClaimDeletion, ClaimReservation, ContainerRequest
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
 from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.engine.model.instructions import WriteObjects, WriteReservation
@@ -53,7 +53,7 @@ class _Server(ClaimServer):
         return answer
 
     def shown(self, name: str) -> ResourceClaim:
-        claim = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(self.claims[f"default/{name}"]).encode())
+        claim = KINDS[DeviceKind.CLAIM].decode(json.dumps(self.claims[f"default/{name}"]).encode())
         assert isinstance(claim, ResourceClaim)
         return claim
 
@@ -181,7 +181,7 @@ def _special(pod: Pod, count: int = 1) -> ClaimReservation:
     devices = Devices()
     document = {**device_class("gpu", "example.com/gpu")}
     document["metadata"] = {**document["metadata"], "resourceVersion": "1"}
-    devices.upsert(DeviceDecoder().decode(DeviceKind.CLASS, json.dumps(document).encode()))
+    devices.upsert(KINDS[DeviceKind.CLASS].decode(json.dumps(document).encode()))
     claim = special_claim(pod, {"example.com/gpu": count}, devices)
     assert claim is not None
     query = DeviceQuery(name="container-0-request-0", class_name="gpu", count=count)

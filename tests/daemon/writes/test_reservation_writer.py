@@ -9,18 +9,17 @@ import pytest
 
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.stimuli import ReservationWritten
-from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim
 from tests.daemon.writes.answers import refusal
 from tests.support.build import Json
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, lost, reply, scripted
 from tests.support.storage_objects import claim, volume
 
-_DECODER = StorageDecoder()
 POD = Driver().pod("p")
 V, C = "/api/v1/persistentvolumes/v", "/api/v1/namespaces/default/persistentvolumeclaims/d"
 SELECTED = {"volume.kubernetes.io/selected-node": "n1"}
@@ -30,7 +29,7 @@ OLD = {**OURS, "uid": "old"}
 
 def _decoded(document: Json, version: str) -> Any:
     document["metadata"]["resourceVersion"] = version
-    return _DECODER.decode(StorageKind(document["kind"]), json.dumps(document).encode())
+    return KINDS[document["kind"]].decode(json.dumps(document).encode())
 
 
 def _instruction(promised_before: bool = False) -> WriteReservation:

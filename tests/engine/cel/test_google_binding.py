@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.cel import AttributeValue, CompileError, DeviceFields, EvaluationError
+from scheduler.engine.cel import CompileError, EvaluationError, device_variable
 from tests.engine.cel.recordings import evaluated
 
 cel = pytest.importorskip("cel_expr_python.cel")
 
-ATTRIBUTES: dict[str, AttributeValue] = {"model": "a100", "index": 3, "healthy": True, "zero": 0}
-DEVICE = DeviceFields("d", attributes=ATTRIBUTES)
+ATTRIBUTES: dict[str, str | int] = {"model": "a100", "index": 3, "healthy": True, "zero": 0}
+DEVICE = device_variable("d", ATTRIBUTES, {}, may_be_shared=False)
 DATA = {"device": {"driver": "d", "attributes": {"d": ATTRIBUTES}}}
 ENVIRONMENT = cel.NewEnv(variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
 

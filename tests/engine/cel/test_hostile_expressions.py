@@ -4,14 +4,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.cel import CompileError, DeviceFields, EvaluationError, VersionText
-from scheduler.engine.syntax.quantity import parse_quantity
-from tests.engine.cel.recordings import evaluated, read_recording
+from scheduler.engine.cel import CompileError, EvaluationError
+from tests.engine.cel.recordings import device_value, evaluated, read_recording
 
-DEVICE = DeviceFields(
+DEVICE = device_value(
     "gpu.example.com",
-    attributes={"model": "a100", "index": 3, "healthy": True, "version": VersionText("1.2.3")},
-    capacity={"memory": parse_quantity("40Gi")},
+    {
+        "attributes": {
+            "model": {"string": "a100"},
+            "index": {"int": 3},
+            "healthy": {"bool": True},
+            "version": {"version": "1.2.3"},
+        },
+        "capacity": {"memory": {"value": "40Gi"}},
+    },
 )
 
 PIECES = sorted(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.devices import DeviceKind, ResourceSlice
 from scheduler.engine.model.stimuli import ObjectGone
 from scheduler.engine.state.devices import Devices
@@ -59,9 +59,6 @@ def test_a_pod_gets_no_device_that_a_rule_taints_until_the_rule_is_gone(
     cluster.audit()
 
 
-_DECODER = DeviceDecoder()
-
-
 def _taints(devices: Devices) -> dict[str, list[list[str]]]:
     return {
         each.key: [[taint.key for taint in device.taints] for device in each.devices]
@@ -97,7 +94,7 @@ def test_slices_have_the_taints_of_all_rules_in_whatever_order_they_come(changes
             rules.pop(change, None)
         else:
             kind = DeviceKind(change["kind"])
-            devices.upsert(_DECODER.decode(kind, json.dumps(change).encode()))
+            devices.upsert(KINDS[kind].decode(json.dumps(change).encode()))
             (rules if kind is RULE else slices)[change["metadata"]["name"]] = change
         assert _taints(devices) == {
             name: [

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import EvictVictim
-from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled
@@ -38,7 +38,7 @@ def group_seen(
     policy: Json = {"gang": {"minCount": n}} if n else {"basic": {}}
     spec = {"schedulingPolicy": policy, "priority": priority, "disruptionMode": mode, **constraints}
     document = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
-    return PodGroupSeen(decode_pod_group(GroupKind.KUBERNETES, version, json.dumps(document).encode()))
+    return PodGroupSeen(KINDS[f"PodGroup.{version}.scheduling.k8s.io"].decode(json.dumps(document).encode()))
 
 
 def member(name: str, group: str, priority: int, node: str | None = None) -> Json:

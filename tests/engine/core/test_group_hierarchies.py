@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.group_topology import Topology
-from scheduler.engine.model.kueue import KueueKind, KueueObject, decode_kueue_object
+from scheduler.engine.model.kueue import KueueKind, KueueObject
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.hierarchies import Hierarchies
@@ -30,7 +30,8 @@ def driver(driver: Driver) -> Driver:
 
 
 def _object(kind: KueueKind, name: str, **spec: object) -> KueueObject:
-    return decode_kueue_object(kind, json.dumps({"metadata": {"name": name}, "spec": spec}).encode())
+    found: KueueObject = KINDS[kind].decode(json.dumps({"metadata": {"name": name}, "spec": spec}).encode())
+    return found
 
 
 def _show(driver: Driver, kind: KueueKind, name: str, **spec: object) -> None:

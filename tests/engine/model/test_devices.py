@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.engine.model.device_decoder import DeviceDecoder, DeviceObject
-from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.device_requests import DeviceObject, ResourceClaim
 from scheduler.engine.model.devices import DeviceAttribute, DeviceClass, DeviceKind, ResourceSlice
 from scheduler.engine.model.node_selector import NodeSelector, on_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
@@ -21,7 +21,8 @@ Json = dict[str, Any]
 def decoded(kind: DeviceKind, spec: Json, **more: Json) -> DeviceObject:
     """Return an object with this spec."""
     meta = {"name": "x", "namespace": "default", "uid": "u"}
-    return DeviceDecoder().decode(kind, json.dumps({"metadata": meta, "spec": spec, **more}).encode())
+    found: DeviceObject = KINDS[kind].decode(json.dumps({"metadata": meta, "spec": spec, **more}).encode())
+    return found
 
 
 def test_a_device_has_its_attributes_and_capacities() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.frozen_dict import FrozenDict
-from scheduler.engine.model.nodes import decode_namespace, decode_node
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from tests.support import build
 
@@ -62,7 +63,7 @@ def test_no_dict_of_a_pod_a_node_or_a_namespace_can_be_changed():
     read = (
         PodDecoder().decode(msgspec.json.encode(pod)),
         decode_node(msgspec.json.encode(node), ("price",)),
-        decode_namespace(msgspec.json.encode(build.namespace("ns", labels={"a": "b"}))),
+        KINDS["Namespace"].decode(msgspec.json.encode(build.namespace("ns", labels={"a": "b"}))),
     )
     dicts = _dicts_in(read, set())
     assert len(dicts) >= 6

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import PodSpec
 from scheduler.engine.model.stimuli import CycleDue, NodeSeen, ObjectSeen, PodSeen
-from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import PersistentVolumeClaim, StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from tests.support import build
@@ -159,12 +158,12 @@ def test_a_mutated_node_is_decided_or_reported(what: list[tuple[int, Any]]) -> N
 def test_a_mutated_storage_object_is_decided_or_reported(
     document: build.Json, what: list[tuple[int, Any]]
 ) -> None:
-    driver, decoder = Driver(), StorageDecoder()
+    driver = Driver()
     driver.node("n", labels={build.ZONE: "a"})
     for one in STORAGE:
         data = mutated(one, what) if one is document else json.dumps(one).encode()
         try:
-            driver.handle(ObjectSeen(decoder.decode(StorageKind(one["kind"]), data)))
+            driver.handle(ObjectSeen(KINDS[one["kind"]].decode(data)))
         except MalformedObjectError as error:
             assert "\n" not in str(error)
     for used in ("made", "bound", "taken"):
@@ -180,14 +179,13 @@ def test_a_limit_that_no_server_stores_is_reported(count: int) -> None:
     """It would not fit the columns either."""
     data = json.dumps(csi_node("n", d=count)).encode()
     with pytest.raises(MalformedObjectError, match=r"CSINode: Expected `int` .*allocatable.count"):
-        StorageDecoder().decode(StorageKind.CSI_NODE, data)
+        KINDS[StorageKind.CSI_NODE].decode(data)
 
 
 def test_lists_of_access_modes_are_kept_once_per_set_of_modes() -> None:
     """A server stores a list of any length, and one that is kept would be kept for ever."""
-    decoder = StorageDecoder()
     documents = (claim("c", modes=["ReadWriteOnce", *["ReadOnlyMany"] * n]) for n in (1, 2, 9))
-    found = [decoder.decode(StorageKind.CLAIM, json.dumps(one).encode()) for one in documents]
+    found = [KINDS[StorageKind.CLAIM].decode(json.dumps(one).encode()) for one in documents]
     kept = {id(one.access_modes) for one in found if isinstance(one, PersistentVolumeClaim)}
     assert len(kept) == 1
 
@@ -204,9 +202,9 @@ def test_any_bytes_are_reported_in_one_line(data: bytes) -> None:
     for decode in (
         PodDecoder().decode,
         decode_node,
-        decode_namespace,
-        lambda raw: decode_workload("Service", raw),
-        lambda raw: decode_workload("ReplicaSet", raw),
+        KINDS["Namespace"].decode,
+        KINDS["Service"].decode,
+        KINDS["ReplicaSet"].decode,
     ):
         with pytest.raises(MalformedObjectError) as caught:
             decode(data)
@@ -238,7 +236,7 @@ def test_a_priority_or_count_that_no_api_server_stores_is_reported(value: int) -
         PodDecoder().decode(json.dumps(pod).encode())
     budget = build.disruption_budget("b", build.selector("app=web"), value)
     with pytest.raises(MalformedObjectError, match=r"at `\$.status.disruptionsAllowed`"):
-        decode_disruption_budget(json.dumps(budget).encode())
+        KINDS["PodDisruptionBudget"].decode(json.dumps(budget).encode())
 
 
 def test_a_null_counts_as_absent_but_in_a_selector() -> None:
@@ -250,7 +248,7 @@ def test_a_null_counts_as_absent_but_in_a_selector() -> None:
     assert (read.taints[0].value, read.images[0].names) == ("", ())
     budget = build.disruption_budget("b", {"matchLabels": {"app": None}}, 1)
     with pytest.raises(MalformedObjectError, match=r"got `null` - at `\$.spec.selector.matchLabels"):
-        decode_disruption_budget(json.dumps(budget).encode())
+        KINDS["PodDisruptionBudget"].decode(json.dumps(budget).encode())
 
 
 def test_a_null_in_a_pod_counts_as_absent_but_for_labels_that_it_selects():

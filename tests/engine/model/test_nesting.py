@@ -18,8 +18,9 @@ from scheduler.daemon.kube.responses import (
     decode_page,
     decode_written,
 )
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.nesting import KEPT_LEVELS, shallow
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.tools.webhook.reviews import decode_review
 from tests.support import build
@@ -41,10 +42,10 @@ POD = build.pod("p", labels={"app": "a"}, node="n")
 READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
     "pod": (lambda raw: PodDecoder().decode(raw), POD),
     "node": (decode_node, build.node("n", labels={"zone": "z"})),
-    "namespace": (decode_namespace, build.namespace("x", labels={"team": "t"})),
-    "service": (lambda raw: decode_workload("Service", raw), build.service("s", {"app": "a"})),
+    "namespace": (KINDS["Namespace"].decode, build.namespace("x", labels={"team": "t"})),
+    "service": (KINDS["Service"].decode, build.service("s", {"app": "a"})),
     "replica set": (
-        lambda raw: decode_workload("ReplicaSet", raw),
+        KINDS["ReplicaSet"].decode,
         build.replica_set("r", build.selector("app=a")),
     ),
     "identity": (decode_meta, POD),

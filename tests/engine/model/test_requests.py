@@ -13,7 +13,6 @@ from scheduler.engine.model.requests import (
     filter_request,
     fit_score_request,
     is_extended,
-    is_recognised,
     is_scalar,
     non_zero_on_node,
     on_node_request,
@@ -243,28 +242,28 @@ def test_the_fit_score_assumes_what_the_incoming_pod_does_not_state(written, ask
 
 
 @pytest.mark.parametrize(
-    ("name", "recognised", "scalar", "extended"),
+    ("name", "scalar", "extended"),
     [
-        pytest.param("cpu", True, False, False, id="cpu"),
-        pytest.param("memory", True, False, False, id="memory"),
-        pytest.param("ephemeral-storage", True, False, False, id="ephemeral storage"),
-        pytest.param("pods", True, False, False, id="pods"),
-        pytest.param("storage", False, False, False, id="storage"),
-        pytest.param("gpu", False, False, False, id="no prefix"),
-        pytest.param("vendor.io/gpu", True, True, True, id="vendor's"),
-        pytest.param("kubernetes.io/gpu", True, True, False, id="native with a prefix"),
-        pytest.param("sub.kubernetes.io/gpu", True, True, False, id="native subdomain"),
-        pytest.param("hugepages-2Mi", True, True, False, id="hugepages"),
-        pytest.param("attachable-volumes-aws-ebs", True, True, False, id="attachable volumes"),
-        pytest.param("requests.vendor.io/gpu", False, False, False, id="a quota's name"),
-        pytest.param("vendor.io/bad name", False, False, False, id="bad syntax"),
-        pytest.param("vendor.io/a/b", False, False, False, id="two slashes"),
-        pytest.param(f"{'v' * 244}/gpu", True, True, True, id="longest prefix that fits a quota's name"),
-        pytest.param(f"{'v' * 245}/gpu", False, False, False, id="prefix too long for a quota's name"),
+        pytest.param("cpu", False, False, id="cpu"),
+        pytest.param("memory", False, False, id="memory"),
+        pytest.param("ephemeral-storage", False, False, id="ephemeral storage"),
+        pytest.param("pods", False, False, id="pods"),
+        pytest.param("storage", False, False, id="storage"),
+        pytest.param("gpu", False, False, id="no prefix"),
+        pytest.param("vendor.io/gpu", True, True, id="vendor's"),
+        pytest.param("kubernetes.io/gpu", True, False, id="native with a prefix"),
+        pytest.param("sub.kubernetes.io/gpu", True, False, id="native subdomain"),
+        pytest.param("hugepages-2Mi", True, False, id="hugepages"),
+        pytest.param("attachable-volumes-aws-ebs", True, False, id="attachable volumes"),
+        pytest.param("requests.vendor.io/gpu", False, False, id="a quota's name"),
+        pytest.param("vendor.io/bad name", False, False, id="bad syntax"),
+        pytest.param("vendor.io/a/b", False, False, id="two slashes"),
+        pytest.param(f"{'v' * 244}/gpu", True, True, id="longest prefix that fits a quota's name"),
+        pytest.param(f"{'v' * 245}/gpu", False, False, id="prefix too long for a quota's name"),
     ],
 )
-def test_resource_names_are_sorted_as_upstream_sorts_them(name, recognised, scalar, extended):
-    assert (is_recognised(name), is_scalar(name), is_extended(name)) == (recognised, scalar, extended)
+def test_resource_names_are_sorted_as_upstream_sorts_them(name, scalar, extended):
+    assert (is_scalar(name), is_extended(name)) == (scalar, extended)
 
 
 amounts = st.dictionaries(

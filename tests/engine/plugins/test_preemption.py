@@ -348,7 +348,8 @@ def unfit_pod(pod: Pod, product: ProductSubject) -> UnfitPod | None:
     if not isinstance(refused, FitError):
         return None
     context = PodContext(pod, view.label_set(pod))
-    return UnfitPod(context, refused, FilterTrials(list(node_filters(context, profile, view).items())))
+    trials = FilterTrials(list(node_filters(context, profile, view).items()))
+    return UnfitPod(context, refused, trials, pod.priority)
 
 
 def test_a_resource_that_no_node_has_is_not_won_by_evictions():

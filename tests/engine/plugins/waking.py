@@ -14,30 +14,20 @@ from scheduler.engine.framework.events import (
     pod_update_actions,
     with_node_taint_updates,
 )
-from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.device_decoder import DeviceDecoder
-from scheduler.engine.model.devices import DeviceClass, DeviceKind
-from scheduler.engine.model.nodes import (
-    Namespace,
-    Node,
-    Workload,
-    decode_namespace,
-    decode_node,
-    decode_workload,
-)
+from scheduler.engine.framework.kinds import KINDS, kinds
+from scheduler.engine.model.devices import DeviceClass
+from scheduler.engine.model.nodes import Namespace, Node, Workload
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
-from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import StorageKind, StorageObject
+from scheduler.engine.model.volumes import StorageObject
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
 
 #: With all gates of storage.
-_LATEST = semantics_of(Version(1, 37))
-_STORAGE_KINDS = frozenset(StorageKind)
+_KINDS = {row.kind: row for row in kinds(semantics=semantics_of(Version(1, 37)))}
 _WORKLOADS = {
     "Service": Resource.SERVICE,
     "ReplicationController": Resource.REPLICATION_CONTROLLER,
@@ -72,17 +62,7 @@ def _decoded(
 ) -> Pod | Node | Namespace | Workload | StorageObject | DeviceClass | None:
     if obj is None:
         return None
-    if obj["kind"] == DeviceKind.CLASS:
-        decoded = DeviceDecoder().decode(DeviceKind.CLASS, _bytes(obj))
-        assert isinstance(decoded, DeviceClass)
-        return decoded
-    if obj["kind"] in _WORKLOADS:
-        return decode_workload(obj["kind"], _bytes(obj))
-    if obj["kind"] == "Namespace":
-        return decode_namespace(_bytes(obj))
-    if obj["kind"] in _STORAGE_KINDS:
-        return StorageDecoder(_LATEST).decode(StorageKind(obj["kind"]), _bytes(obj))
-    return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
+    return decoder.decode(_bytes(obj)) if obj["kind"] == "Pod" else _KINDS[obj["kind"]].decode(_bytes(obj))
 
 
 def _bytes(obj: Json) -> bytes:

@@ -16,9 +16,9 @@ from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.annotations import LIMIT_BYTES, MODE, SHOWN_OF_MODE
 from scheduler.engine.model.fallback import FALLBACK, LIMIT_CHARACTERS
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.volumes import VolumeTopology
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.counts import PodCounts, TermSums
@@ -147,7 +147,7 @@ def test_counts_and_rows_of_volumes_grow_with_what_they_remember() -> None:
     rows = ClusterView(driver.state).topology_rows()
     sizes = [rows.nbytes]
     for zone in ("of-no-node", "z0"):
-        rows.rows(VolumeTopology((NodeTerm((NodeRequirement(build.ZONE, "In", (zone,)),), ()),)))
+        rows.rows(NodeSelector((NodeTerm((NodeRequirement(build.ZONE, "In", (zone,)),), ()),)))
         sizes.append(rows.nbytes)
     assert 0 < sizes[1] - sizes[0] < sizes[2] - sizes[1]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.state.cluster import ClusterState
@@ -16,7 +16,6 @@ from tests.support.build import Json
 from tests.support.device_documents import DRIVER
 
 RESOURCE = "example.com/gpu"
-_DECODER = DeviceDecoder()
 #: Of nodes a and b.
 _ON_B = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "In", "values": ["b"]}]}]}
 _BROKEN = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "Is", "values": ["b"]}]}]}
@@ -70,7 +69,7 @@ def cluster(*slices: Json, held: tuple[str, ...] = (), expression: str = _IS_NEW
         state.upsert_node(decode_node(json.dumps(build.node(name, labels={"z": name})).encode()))
     for document in made:
         kind = DeviceKind(document["kind"])
-        state.devices.upsert(_DECODER.decode(kind, json.dumps(document).encode()))
+        state.devices.upsert(KINDS[kind].decode(json.dumps(document).encode()))
     state.devices.serve(*DeviceKind)
     return ClusterView(state)
 

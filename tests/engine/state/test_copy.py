@@ -11,14 +11,12 @@ from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.observer import Unobserved
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.kueue import KueueKind, KueueObject
-from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.stimuli import ObjectSeen, PodGroupSeen, PodSeen
-from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
@@ -40,9 +38,9 @@ def full() -> Driver:
     driver.namespace("default", team="core")
     for name in ("a", "b", "c"):
         driver.node(name, allocatable={"cpu": "2", "pods": "9"})
-    driver.handle(ObjectSeen(decode_workload("Service", encoded(build.service("web", {"app": "web"})))))
+    driver.handle(ObjectSeen(KINDS["Service"].decode(encoded(build.service("web", {"app": "web"})))))
     budget = {"metadata": {"namespace": "default", "name": "kept"}, "spec": {"selector": {}}}
-    driver.handle(ObjectSeen(decode_disruption_budget(encoded(budget))))
+    driver.handle(ObjectSeen(KINDS["PodDisruptionBudget"].decode(encoded(budget))))
     driver.handle(ObjectSeen(KueueObject(KueueKind.TOPOLOGY, "room", ("example.com/rack",))))
     driver.handle(PodGroupSeen(PodGroup(GANG, 1, topology=Topology(("zone",)))))
     driver.state.groups.note_whole(GANG, 1)
@@ -53,7 +51,7 @@ def full() -> Driver:
     driver.pod("low", cpu="1", node="b", priority=-5)
     for document in (storage_class("late"), claim("data", "late")):
         kind = StorageKind(document["kind"])
-        driver.handle(ObjectSeen(StorageDecoder().decode(kind, encoded(document))))
+        driver.handle(ObjectSeen(KINDS[kind].decode(encoded(document))))
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     document = build.pod("db", spec={"schedulerName": NAME, "volumes": volumes})
     driver.handle(PodSeen(driver.decoded(document)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceId, DeviceKind
 from scheduler.engine.state.allocated_devices import AllocatedDevices
@@ -15,11 +15,9 @@ from scheduler.engine.state.devices import Devices
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice
 
-_DECODER = DeviceDecoder()
-
 
 def decoded(document: Json) -> Any:
-    return _DECODER.decode(DeviceKind(document["kind"]), json.dumps(document).encode())
+    return KINDS[document["kind"]].decode(json.dumps(document).encode())
 
 
 def test_each_change_of_a_class_is_told() -> None:

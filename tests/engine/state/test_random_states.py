@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.engine.framework.interface import PodContext
-from scheduler.engine.model.nodes import Node, decode_namespace, decode_node
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import AffinityTerm, Toleration
@@ -236,7 +237,7 @@ class States(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMESPACES), team=st.sampled_from((None, "t", "u")))
     def upsert_namespace(self, name: str, team: str | None) -> None:
         made = build.namespace(name, labels={} if team is None else {"team": team})
-        namespace = decode_namespace(json.dumps(made).encode())
+        namespace = KINDS["Namespace"].decode(json.dumps(made).encode())
         self.plain.namespaces[name] = namespace.labels
         self.state.upsert_namespace(namespace)
 

@@ -20,7 +20,7 @@ from scheduler.daemon.kube.requests import WatchPath
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
 from scheduler.engine.cel import CompiledSelector as CelSelector
-from scheduler.engine.cel import DeviceFields, compile_selector
+from scheduler.engine.cel import compile_selector, device_variable
 from scheduler.engine.model.annotations import AFFINITY, parse_affinity_annotation
 from scheduler.engine.model.fallback import FALLBACK, parse_fallbacks
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
@@ -42,7 +42,7 @@ from tests.tools.webhook.test_properties import test_any_mutated_review_is_answe
 _SOURCE: Final = "input"
 _SETTINGS: Final = default_settings()
 _MAX_REPLICAS: Final = 3
-_DEVICE: Final = DeviceFields("d", attributes={"a": "text", "n": 3, "b": True})
+_DEVICE: Final = device_variable("d", {"a": "text", "n": 3, "b": True}, {}, may_be_shared=False)
 #: The watch's lines come in chunks of so many bytes.
 _CHUNKS: Final = (3, 50, 1000)
 

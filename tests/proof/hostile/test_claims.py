@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from scheduler.engine.cel import CompiledSelector, DeviceFields
+from scheduler.engine.cel import CompiledSelector
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.stimuli import CycleDue
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS
@@ -86,7 +86,7 @@ def counted() -> Any:
     world = _Counted()
     evaluate, begin = CompiledSelector.evaluate, Budget.__init__
 
-    def counting(self: CompiledSelector, device: DeviceFields, *limit: int) -> Any:
+    def counting(self: CompiledSelector, device: Any, *limit: int) -> Any:
         answer = evaluate(self, device, *limit)
         world.costs.append(answer[1])
         return answer

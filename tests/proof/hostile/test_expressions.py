@@ -7,13 +7,19 @@ import tracemalloc
 
 import pytest
 
-from scheduler.engine.cel import MAX_STEPS, CompiledSelector, DeviceFields, EvaluationError, compile_selector
+from scheduler.engine.cel import (
+    MAX_STEPS,
+    CompiledSelector,
+    EvaluationError,
+    compile_selector,
+    device_variable,
+)
 from tests.proof.hostile.expressions import ENDLESS, LARGE
 
 #: 50 ns a step on a machine of today, and so much for one that is busy or slow.
 _MOST_S = MAX_STEPS * 50e-9 * 4
 _MOST_BYTES = 80 * 2**20
-_DEVICE = DeviceFields("gpu.example.com", attributes={"index": 3})
+_DEVICE = device_variable("gpu.example.com", {"index": 3}, {}, may_be_shared=False)
 _TOO_COSTLY = EvaluationError("operation cancelled: actual cost limit exceeded")
 
 

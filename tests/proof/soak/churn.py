@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, PodSeen, SweepDue, TimePassed
 from tests.support import build
@@ -62,7 +62,7 @@ class Churn:
                 images={f"image-{number}-{index}": 1 << 20},
             )
         service = build.service(f"svc-{number}", {"svc": f"s{number}"}, namespace=f"ns-{number}")
-        driver.handle(ObjectSeen(decode_workload("Service", json.dumps(service).encode())))
+        driver.handle(ObjectSeen(KINDS["Service"].decode(json.dumps(service).encode())))
 
     def _live(self, number: int, index: int, document: dict[str, Any]) -> None:
         """Create a pod and bind it, let its kubelet reject it, or leave it pending."""

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from scheduler.cli import main
-from scheduler.engine.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
+from scheduler.engine.model.annotations import AFFINITY, DeclaredAffinity, parse_affinity_annotation
 from scheduler.tools.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.tools.webhook.term_lists import TERM_LISTS
 from tests.support.manifest_files import MANIFESTS, ROOT
@@ -93,9 +93,9 @@ def test_every_annotation_can_be_parsed(page: Path) -> None:
         meta = content.get("metadata", content)
         for name, text in (meta.get("annotations") or {}).items():
             if name == AFFINITY:
-                assert isinstance(
-                    parse_affinity_annotation("default", {}, {name: text}), AnnotatedAffinity
-                ), text
+                assert isinstance(parse_affinity_annotation("default", {}, {name: text}), DeclaredAffinity), (
+                    text
+                )
             elif name in shapes:
                 found = parse_terms(text, shapes[name])
                 assert isinstance(found, ParsedTerms), text

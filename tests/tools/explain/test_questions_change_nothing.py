@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
@@ -95,10 +94,10 @@ def _more_groups(_cluster: Cluster, _subject: Json, state: ClusterState, chance:
 
 def _shadowed(cluster: Cluster, subject: Json, state: ClusterState, chance: random.Random) -> None:
     """Another scheduler may not have known of changed nodes, pods, claims, rules and slices."""
-    decoder, recent, placed = DeviceDecoder(), RecentChanges(state, window_s=9.0), list(state.placed)
+    recent, placed = RecentChanges(state, window_s=9.0), list(state.placed)
     documents = chance.sample(cluster.devices, min(len(cluster.devices), 3))
     for document in (*documents, rule("late", driver=DRIVER)):
-        seen = decoder.decode(DeviceKind(document["kind"]), encoded(document))
+        seen = KINDS[document["kind"]].decode(encoded(document))
         seen = replace(seen, resource_version="7")
         freed = replace(seen, allocation=None) if isinstance(seen, ResourceClaim) else seen
         recent.apply(ObjectSeen(freed), 0.0)

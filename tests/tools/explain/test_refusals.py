@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.changes import LabelNode, RemovePod
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.explanation import Explanation
@@ -381,7 +381,7 @@ def kept(*pods: Json, allowed: int = 0) -> Explanation:
     """Return the explanation of a pod that needs 2 of 4 cpus of a node; a budget selects the pods of app=archive."""
     cluster = Cluster(nodes("a b", allocatable={"cpu": "4", "pods": "9"}), list(pods))
     state, budget = cluster.state(), build.disruption_budget("archive", selector("app=archive"), allowed)
-    state.budgets.upsert(decode_disruption_budget(encoded(budget)))
+    state.budgets.upsert(KINDS["PodDisruptionBudget"].decode(encoded(budget)))
     return explain(cluster.request(build.pod("p", cpu="2"), state))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.kueue import KueueKind, decode_kueue_object
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.kueue import KueueKind
 from scheduler.engine.model.stimuli import ObjectSeen, PodGone
 from scheduler.engine.state.batches import finished
 from scheduler.tools.page import machine_room
@@ -36,7 +37,7 @@ def driver() -> Iterator[Driver]:
         "metadata": {"name": "room"},
         "spec": {"levels": [{"nodeLabel": key} for key in (BLOCK, RACK, HOST)]},
     }
-    driver.handle(ObjectSeen(decode_kueue_object(KueueKind.TOPOLOGY, json.dumps(document).encode())))
+    driver.handle(ObjectSeen(KINDS[KueueKind.TOPOLOGY].decode(json.dumps(document).encode())))
     yield driver
     driver.audit()
 
@@ -153,9 +154,7 @@ def test_an_answer_is_bounded_and_one_block_can_be_asked_for(
 def test_without_a_hierarchy_the_levels_of_a_group_are_drawn(driver: Driver) -> None:
     """And nodes without its labels are outside; a cluster without either has nothing to draw."""
     driver.handle(
-        ObjectSeen(
-            decode_kueue_object(KueueKind.TOPOLOGY, json.dumps({"metadata": {"name": "room"}}).encode())
-        )
+        ObjectSeen(KINDS[KueueKind.TOPOLOGY].decode(json.dumps({"metadata": {"name": "room"}}).encode()))
     )
     assert (room_of(driver).hierarchies, room_of(driver).domains) == ((), ())
     pods = members(driver, 30, required=BLOCK, preferred=f"{RACK},{HOST}")

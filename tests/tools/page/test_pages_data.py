@@ -11,9 +11,8 @@ import pytest
 
 from scheduler.daemon.assembly.profiles import default_spreading
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Attempted, Evicted
-from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen
@@ -139,7 +138,7 @@ def test_pods_of_a_service_have_the_default_constraints() -> None:
     driver.node("a", labels={build.ZONE: "za", "disk": "ssd"})
     driver.node("b", labels={build.ZONE: "zb"})
     service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
-    driver.handle(ObjectSeen(decode_workload("Service", msgspec.json.encode(service))))
+    driver.handle(ObjectSeen(KINDS["Service"].decode(msgspec.json.encode(service))))
     driver.pod("web-0", labels={"app": "web"}, node="a")
     driver.pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
     driver.pod("other", labels={"app": "other"}, node="b")
@@ -233,7 +232,7 @@ def test_a_drain_is_held_by_budgets_as_simulate_has_it() -> None:
         owner = build.owned_by("ReplicaSet", "web")
         driver.pod(name, node="a", labels={"app": "web"}, owner=owner, phase="Running")
     budget = build.disruption_budget("web", build.selector("app=web"), allowed=1)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    driver.handle(ObjectSeen(KINDS["PodDisruptionBudget"].decode(json.dumps(budget).encode())))
     found = answered(driver, WhatIfRequest(drain=("a",)))
     cluster = LoadedCluster(default_settings(), driver.state.copy())
     assert found.drained == simulate_drain(cluster, ["a"], None, random.Random(1), try_changes=False)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.stimuli import (
     NodeGone,
@@ -18,7 +19,6 @@ from scheduler.engine.model.stimuli import (
     PodSeen,
     WatchEvent,
 )
-from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
@@ -32,7 +32,6 @@ WINDOW_S = 2.0
 
 def drawn_events(chance: random.Random, n_events: int) -> Iterator[WatchEvent]:
     """Draw events of every kind, about few objects."""
-    storage = StorageDecoder()
     for _ in range(n_events):
         number = chance.randrange(3)
         drawn = chance.randrange(9)
@@ -42,18 +41,18 @@ def drawn_events(chance: random.Random, n_events: int) -> Iterator[WatchEvent]:
             yield NodeGone(f"n{number}")
         elif drawn == 2:
             labels = {"team": chance.choice("ab")}
-            yield ObjectSeen(decode_namespace(encoded(build.namespace("shared", labels=labels))))
+            yield ObjectSeen(KINDS["Namespace"].decode(encoded(build.namespace("shared", labels=labels))))
         elif drawn == 3:
             yield ObjectGone("Namespace", "shared") if chance.random() < 0.5 else PodGone(f"uid-{number}")
         elif drawn == 4:
             claimed = chance.choice([None, "default/c"])
             volume = storage_objects.volume(f"v{number}", claimed_by=claimed)
-            yield ObjectSeen(storage.decode(StorageKind.VOLUME, encoded(volume)))
+            yield ObjectSeen(KINDS[StorageKind.VOLUME].decode(encoded(volume)))
         elif drawn == 5:
             yield ObjectGone(StorageKind.VOLUME, f"v{number}")
         elif drawn == 6:
             service = build.service("s", {"app": chance.choice(("web", "db"))})
-            yield ObjectSeen(decode_workload("Service", encoded(service)))
+            yield ObjectSeen(KINDS["Service"].decode(encoded(service)))
         else:
             pod = random_pod(chance, f"p{number}", "default", "other")
             pod["metadata"]["uid"] = f"uid-{number}"
@@ -124,7 +123,7 @@ def test_what_changes_no_decision_is_no_change() -> None:
     assert recent.apply(PodSeen(decode_pod(encoded(pod))), 0.0) is not None
     node["metadata"]["resourceVersion"] = "2"
     pod["status"]["phase"] = "Running"
-    service = ObjectSeen(decode_workload("Service", encoded(build.service("s", {"a": "b"}))))
+    service = ObjectSeen(KINDS["Service"].decode(encoded(build.service("s", {"a": "b"}))))
     assert recent.apply(service, 0.0) is not None
     for event in (
         NodeSeen(decode_node(encoded(node))),

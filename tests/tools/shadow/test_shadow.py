@@ -12,11 +12,10 @@ from syrupy.assertion import SnapshotAssertion
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
-from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
@@ -246,15 +245,13 @@ class WithClaim(Watched):
 
     def __init__(self) -> None:
         super().__init__(zoned("a1 b1"))
-        self._decoder = StorageDecoder()
         self.store(storage_objects.storage_class("late"))
         self.store(storage_objects.csi_driver("d"))
         self.store(storage_objects.claim("p", "late"))
 
     def store(self, document: build.Json) -> None:
         self.now_s += 10
-        kind = StorageKind(document["kind"])
-        finished(self.shadow.apply(ObjectSeen(self._decoder.decode(kind, encoded(document))), self.now_s))
+        finished(self.shadow.apply(ObjectSeen(KINDS[document["kind"]].decode(encoded(document))), self.now_s))
 
 
 def test_a_pod_with_a_claim_is_compared_when_its_node_is_chosen_and_counts_there() -> None:

@@ -1,1 +1,1 @@
-"""DefaultPreemption: `eligibility` and `candidates` find victims, `search` the nodes, `plugin` is the plugin."""
+"""DefaultPreemption: `candidates` finds victims, `search` the nodes; `plugin` is the plugin."""

@@ -1,8 +1,8 @@
 """
 DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
 
-Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the victims on
-one node, and the harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on it.
+Here: the plugin, whether a pod may preempt, and its part of the message. `candidates`: the victims on one node, and the
+harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on it.
 
 Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
 """
@@ -10,7 +10,6 @@ Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/pr
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import ClassVar, Final
 
 from scheduler.engine.framework.diagnosis import PostFiltered, fit_message
@@ -18,10 +17,9 @@ from scheduler.engine.framework.events import ClusterEventWithHint
 from scheduler.engine.framework.interface import PreEnqueuePlugin, Rng
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.post_filter import EvictionUnit, GroupPreemptor, PostFilterPlugin, UnfitPod
-from scheduler.engine.framework.status import SUCCESS, Status, failed, unschedulable
+from scheduler.engine.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at, reprieve_order
-from scheduler.engine.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Search, find_candidates
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
@@ -30,6 +28,9 @@ from scheduler.errors import InvariantViolation
 NAME: Final = "DefaultPreemption"
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+DEVICES_ARE_RELEASED: Final = "not eligible due to devices that are being released on the nominated node."
+VICTIMS_ARE_ENDING: Final = "not eligible due to a terminating pod on the nominated node."
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
@@ -54,7 +55,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
 
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
         """Return the nomination and its victims, or why preemption does not help. O(pods) at most."""
-        unfit = with_preemptor_priority(unfit, view)
         reason = ineligibility(unfit, view)
         if reason is not None:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
@@ -70,12 +70,44 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
         self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
     ) -> str | None:
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
-        return group_ineligibility(members, priority, node_names, view)
+        if not all(pod.may_preempt for pod in members):
+            return NEVER
+        rows = [view.nodes.row_by_name.get(name) for name in node_names]
+        live = [row for row in rows if row is not None and view.alive.item(row)]
+        return VICTIMS_ARE_ENDING if any(_has_ending_victims(row, priority, view) for row in live) else None
 
     def reprieve_order(self, units: Sequence[EvictionUnit], view: ClusterView) -> list[EvictionUnit]:
         """Return the units in the order of their reprieve: first the ones that budgets protect."""
         violating, others = reprieve_order(units, view)
         return [*violating, *others]
+
+
+def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
+    """Return why the pod may not preempt others, None if it may."""
+    # A pod whose victims still end on its nominated node waits for them, unless the node can no longer help it. It also
+    # waits for devices there that claims of pods that are gone will release (not upstream).
+    pod, fit_error = unfit.context.pod, unfit.fit_error
+    if not pod.may_preempt:
+        return NEVER
+    row = view.nodes.row_by_name.get(pod.nominated_node_name) if pod.nominated_node_name else None
+    if row is None or not view.alive.item(row):
+        return None
+    if fit_error.code_at(row) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return None
+    if _has_ending_victims(row, unfit.evicts_below, view):
+        return VICTIMS_ARE_ENDING
+    if fit_error.prefilter is not None:
+        return None
+    trial = unfit.trials.at(row, view.nominated_above_on(row, pod))
+    return DEVICES_ARE_RELEASED if trial.refusal() is None else None
+
+
+def _has_ending_victims(row: int, priority: int, view: ClusterView) -> bool:
+    pods = (placed.pod for placed in view.state.placed_on(row))
+    return any(
+        pod.terminating and pod.is_preempted and view.state.groups.victim_priority(pod) < priority
+        for pod in pods
+    )
 
 
 def _best_of(search: Search) -> Candidate:
@@ -85,11 +117,6 @@ def _best_of(search: Search) -> Candidate:
     if isinstance(answer, Status):
         raise InvariantViolation(f"{search.unfit.context.pod.key}: a node that was a candidate is none")
     return answer
-
-
-def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
-    """Return the pod with the priority with which it evicts others: that of its PodGroup, if it has one."""
-    return replace(unfit, group_priority=view.state.groups.preemptor_priority(unfit.context.pod))
 
 
 def _message(search: Search) -> str:

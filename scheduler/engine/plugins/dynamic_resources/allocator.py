@@ -55,7 +55,7 @@ class Allocator:
         """`seed`: differs by decision, which makes share IDs unique."""
         self.pools = pools
         self._allocated, self._classes = allocated, classes
-        self._results = results
+        self.results = results
         self._seed = seed
         self._n_steps = n_steps
         self.renew()
@@ -63,12 +63,7 @@ class Allocator:
     def renew(self) -> None:
         """Give the search its whole budget again."""
         self._budget = Budget(self._n_steps)
-        self._results.renew()
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a search that is not over goes on in the same cycle: unless its selectors are costly."""
-        return not self._results.is_spent_on_few
+        self.results.renew()
 
     def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | NotAllocated:
         """Return the allocation of each claim on the node, or why there is none."""
@@ -87,7 +82,7 @@ class Allocator:
         self, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]
     ) -> DeviceSearch | NotAllocated:
         """Return a search of the node's pools for the devices of all claims, or why a claim cannot be allocated."""
-        devices = NodeDevices(node, pools, self._allocated, self._results)
+        devices = NodeDevices(node, pools, self._allocated, self.results)
         of_search: list[CheckedClaim] = []
         for number, claim in enumerate(claims):
             each = with_queries(claim, number, self._classes, devices)
@@ -124,7 +119,7 @@ class Allocator:
             PoolDevice(device, each, each.device_id(device)) for each in slices for device in each.devices
         ]
         return any(
-            self._results.all_match(
+            self.results.all_match(
                 (*self._classes[query.class_name].selectors, *query.selectors), device, "", ""
             )
             is not False

@@ -16,30 +16,6 @@ from scheduler.engine.plugins.dynamic_resources.pools import Pool
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 
 
-class Counters:
-    """The rest of the counters of each pool while devices are taken, in billionths."""
-
-    def __init__(self, allocated: AllocatedDevices) -> None:
-        self._allocated = allocated
-        self._left_by_pool: dict[Pool, dict[tuple[str, str], int]] = {}
-
-    def can_take(self, pool: Pool, device: Device) -> bool:
-        """Return whether no counter of the pool is below zero with the device, consumed by it or not."""
-        return not missing_counters(device, self._left(pool))
-
-    def change(self, pool: Pool, device: Device, sign: int) -> None:
-        """Consume the counters of a device (-1), or return them (1)."""
-        left = self._left(pool)
-        for counter, amount in consumption_of(device).items():
-            left[counter] += sign * amount
-
-    def _left(self, pool: Pool) -> dict[tuple[str, str], int]:
-        left = self._left_by_pool.get(pool)
-        if left is None:
-            left = self._left_by_pool[pool] = available(pool, self._allocated)
-        return left
-
-
 def available(pool: Pool, allocated: AllocatedDevices) -> dict[tuple[str, str], int]:
     """Return what the allocated devices of the pool leave of its counters; below zero if they took too much."""
     left = dict(pool.counters or {})

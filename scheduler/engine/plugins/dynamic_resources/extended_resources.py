@@ -17,7 +17,6 @@ from typing import Final
 from scheduler.engine.framework.status import Status, unresolvable
 from scheduler.engine.model.claim_writes import ContainerRequest
 from scheduler.engine.model.device_requests import (
-    EXTENDED_RESOURCE_CLAIM,
     SPECIAL_NAME,
     DeviceQuery,
     DeviceRequest,
@@ -74,7 +73,7 @@ def _new_claim(pod: Pod) -> ResourceClaim:
         uid=f"{SPECIAL_NAME} {pod.uid}",
         resource_version="",
         owners=(OwnerReference("v1", "Pod", pod.name, uid=pod.uid, controller=True),),
-        annotations={EXTENDED_RESOURCE_CLAIM: "true"},
+        is_special=True,
         finalizers=(),
         terminating=False,
         requests=(),

@@ -73,9 +73,9 @@ _MENDED: Final[Mapping[int, Status]] = {
 class NodeAllocation:
     """What the pod's unallocated claims get on a node, in their order; the special one as this node's variant."""
 
-    claims: tuple[ResourceClaim, ...] = ()
-    allocations: tuple[Allocation, ...] = ()
-    variant: Variant | None = None
+    claims: tuple[ResourceClaim, ...]
+    allocations: tuple[Allocation, ...]
+    variant: Variant | None
 
 
 class DeviceFilter(NodeFilter):
@@ -266,7 +266,8 @@ class DeviceFilter(NodeFilter):
             answers = self._answer_by_row
             unfinished = rows & (answers == Answer.POSTPONED)
             is_decided = self._usable(rows).any() or (rows & (answers == Answer.ERROR)).any()
-            if is_decided or not unfinished.any() or not self._allocator.goes_on:
+            # With costly selectors, a search that is not over goes on in the next cycle.
+            if is_decided or not unfinished.any() or self._allocator.results.is_spent_on_few:
                 return
             yield
             self._allocator.renew()
@@ -349,8 +350,6 @@ class DeviceFilter(NodeFilter):
             return variant
         if isinstance(claims, Status):
             return claims
-        if variant is None and self._variants is not None and not self.claims.of_user:
-            return NodeAllocation()
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)

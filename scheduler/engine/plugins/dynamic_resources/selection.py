@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
 from scheduler.engine.cel import MAX_STEPS, CompiledSelector, CompileError, EvaluationError, compile_selector
-from scheduler.engine.model.devices import Device, fields_of
+from scheduler.engine.model.devices import Device, variable_of
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 
@@ -46,8 +46,7 @@ class ExpressionResults:
         known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
         return all(
             isinstance(fresh.selector, CompiledSelector)
-            and fresh.selector.evaluate(fields_of(driver, device), MAX_STEPS)[0]
-            == self.by_driver[driver][device]
+            and fresh.selector.evaluate(variable_of(driver, device))[0] == self.by_driver[driver][device]
             for driver, device in self._audited.of(known)
         )
 
@@ -114,7 +113,7 @@ class SelectorResults:
         if self._cost_left <= 0:
             return UNFINISHED
         limit = MAX_STEPS if self._cost_left == MAX_COST else self._cost_left
-        result, cost = opened.selector.evaluate(fields_of(device.id.driver, device.device), limit)
+        result, cost = opened.selector.evaluate(variable_of(device.id.driver, device.device), limit)
         self._cost_left -= _COST_OF_DEVICE + cost
         self._n_evaluated += 1
         if cost > limit and limit < MAX_STEPS:

@@ -12,18 +12,17 @@ from enum import Enum, auto
 from typing import Final
 
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
-from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
+from scheduler.engine.model.devices import Device, DeviceClass
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.capacity import NO_USE, Wanted, missing_capacity, wanted_of
 from scheduler.engine.plugins.dynamic_resources.constraints import AttributeConstraint
-from scheduler.engine.plugins.dynamic_resources.counters import Counters
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, device_reaches
+from scheduler.engine.plugins.dynamic_resources.counters import available, consumption_of, missing_counters
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, Pool, PoolDevice, device_reaches
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.state.allocated_devices import AllocatedDevices
-
-_BLOCKING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+from scheduler.engine.state.node_masks import HARD_EFFECTS
 
 
 class Verdict(Enum):
@@ -31,7 +30,6 @@ class Verdict(Enum):
 
     FREE = auto()
     # Whatever else is allocated.
-    NOT_OF_CLASS = auto()
     NOT_SELECTED = auto()
     OF_OTHER_NODES = auto()
     TAINTED = auto()
@@ -44,7 +42,7 @@ class Verdict(Enum):
 
 
 #: Mode All does not take the device; it fails if it cannot take one of the others.
-UNSELECTED: Final = frozenset({Verdict.NOT_OF_CLASS, Verdict.NOT_SELECTED, Verdict.OF_OTHER_NODES})
+UNSELECTED: Final = frozenset({Verdict.NOT_SELECTED, Verdict.OF_OTHER_NODES})
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +83,7 @@ class NodeQuery:
 
     def tolerates(self, taint: Taint) -> bool:
         """Return whether the taint keeps it off no device."""
-        return taint.effect not in _BLOCKING_EFFECTS or any(
+        return taint.effect not in HARD_EFFECTS or any(
             each.tolerates(taint) for each in self.query.tolerations
         )
 
@@ -108,7 +106,8 @@ class NodeDevices:
     ) -> None:
         self.pools = pools
         self._node, self._allocated, self._results = node, allocated, results
-        self._counters = Counters(allocated)
+        #: The rest of the counters of each pool, in billionths.
+        self._counters_by_pool: dict[Pool, dict[tuple[str, str], int]] = {}
         #: The claims, by number, that took each device as a whole.
         self._marks: dict[PoolDevice, set[int]] = {}
         #: The amounts taken of each shared device; an empty mapping if it has no capacities.
@@ -129,7 +128,7 @@ class NodeDevices:
         if device_class.selectors:
             of_class = results.all_match(device_class.selectors, device, "class", device_class.key)
             if of_class is not True:
-                return of_class or Verdict.NOT_OF_CLASS
+                return of_class or Verdict.NOT_SELECTED
         if query.query.selectors:
             selected = results.all_match(query.query.selectors, device, "claim", query.claim.key)
             if selected is not True:
@@ -149,7 +148,7 @@ class NodeDevices:
         if self.is_in_use(query, device):
             return Verdict.IN_USE
         is_charged = device.device.consumes_counters and self._is_charged(device)
-        if is_charged and not self._counters.can_take(self.pools.pool_of(device), device.device):
+        if is_charged and missing_counters(device.device, self._counters_left(device)):
             return Verdict.SHORT_OF_COUNTERS
         return Verdict.FREE if self.has_capacity(query, device) else Verdict.SHORT_OF_CAPACITY
 
@@ -181,7 +180,7 @@ class NodeDevices:
         else:
             self._marks.setdefault(device, set()).add(query.number)
         if has_counters:
-            self._counters.change(self.pools.pool_of(device), device.device, -1)
+            self._change_counters(device, -1)
         return Taken(query, device, wanted, has_counters)
 
     def give_back(self, taken: Taken) -> None:
@@ -197,7 +196,7 @@ class NodeDevices:
         else:
             self._marks[device].discard(query.number)
         if taken.has_counters:
-            self._counters.change(self.pools.pool_of(device), device.device, 1)
+            self._change_counters(device, 1)
 
     def _is_charged(self, device: PoolDevice) -> bool:
         """Return whether the device consumes counters when it is taken: a shared one only with its first share."""
@@ -205,6 +204,20 @@ class NodeDevices:
             return True
         # As upstream, a shared device without capacities is charged again for each claim (kubernetes #140433).
         return device.id not in self._allocated.consumed and device not in self._shared
+
+    def _counters_left(self, device: PoolDevice) -> dict[tuple[str, str], int]:
+        """Return what is left of the counters of the device's pool."""
+        pool = self.pools.pool_of(device)
+        left = self._counters_by_pool.get(pool)
+        if left is None:
+            left = self._counters_by_pool[pool] = available(pool, self._allocated)
+        return left
+
+    def _change_counters(self, device: PoolDevice, sign: int) -> None:
+        """Consume the counters of the device (-1), or return them (1)."""
+        left = self._counters_left(device)
+        for counter, amount in consumption_of(device.device).items():
+            left[counter] += sign * amount
 
     def _taken_of(self, device: PoolDevice) -> Mapping[str, int]:
         total: dict[str, int] = {}

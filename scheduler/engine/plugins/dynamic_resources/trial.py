@@ -58,20 +58,17 @@ class DeviceTrials:
     def holders(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
         """Return by key the claims that have devices of the pools. O(devices of the pools) where not yet known."""
         if pools not in self._holders:
-            self._holders[pools] = self._gather_holders(pools)
+            devices = self._view.devices
+            keys = dict.fromkeys(
+                key
+                for pool in pools.pools
+                for each in (*pool.slices, *pool.slices_elsewhere)
+                for device in each.devices
+                for key in devices.allocated.claims_of(each.device_id(device))
+            )
+            claims = {key: devices.claim(key) for key in keys}
+            self._holders[pools] = {key: claim for key, claim in claims.items() if claim is not None}
         return self._holders[pools]
-
-    def _gather_holders(self, pools: NodePools) -> dict[str, ResourceClaim]:
-        devices = self._view.devices
-        keys = dict.fromkeys(
-            key
-            for pool in pools.pools
-            for each in (*pool.slices, *pool.slices_elsewhere)
-            for device in each.devices
-            for key in devices.allocated.claims_of(each.device_id(device))
-        )
-        claims = {key: devices.claim(key) for key in keys}
-        return {key: claim for key, claim in claims.items() if claim is not None}
 
     def is_released(self, claim: ResourceClaim, left: set[str]) -> bool:
         """Return whether every pod that the claim is reserved for has left. `left`: in thought."""

@@ -10,7 +10,7 @@ cycle: `scheduler.engine.state` caches their counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, Final
 from weakref import WeakSet
 
@@ -53,7 +53,7 @@ from scheduler.engine.plugins.inter_pod_affinity.filtering import (
 )
 from scheduler.engine.plugins.inter_pod_affinity.scoring import min_max_normalized, preference_sums
 from scheduler.engine.plugins.inter_pod_affinity.terms import incoming_terms
-from scheduler.engine.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
+from scheduler.engine.plugins.inter_pod_affinity.trial import AffinityTrial, declared_against
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher, declared_rule
@@ -162,7 +162,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if not rules and not limiting:
             return SKIP
 
-        declared = DeclaredAgainst(context, view)
+        # All trials of a decision ask for the same few.
+        declared = cache(partial(declared_against, pod, view))
 
         def trial(row: int) -> AffinityTrial:
             return AffinityTrial(context, terms, view, declared, row, is_exempt=is_exempt)

@@ -8,6 +8,7 @@ Source: plugins/interpodaffinity/filtering.go, updateWithPod (kubernetes 1.36).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,27 +43,15 @@ class _LimitHere:
     n_moved: int = 0
 
 
-class DeclaredAgainst:
-    """The anti-affinity that pods declare against the incoming one and that does not yield to it, for one decision."""
-
-    def __init__(self, context: PodContext, view: ClusterView) -> None:
-        self._context = context
-        self._view = view
-        self._known: dict[tuple[LabelSet, PodSpec], list[TermKey]] = {}
-
-    def by(self, pod: Pod) -> list[TermKey]:
-        """Return the terms that the pod declares; a term may occur twice."""
-        key = self._view.label_set(pod), pod.spec
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = [
-                term
-                for term in self._view.state.terms.keys(*key)
-                if term.kind is TermKind.REQUIRED_ANTI
-                and self._view.selects(term.matcher, self._context.pod)
-                and not self._view.state.terms.gives_way(term, self._context.pod.spec)
-            ]
-        return known
+def declared_against(incoming: Pod, view: ClusterView, labels: LabelSet, spec: PodSpec) -> list[TermKey]:
+    """Return the anti-affinity of pods with these labels and spec that keeps the incoming pod off; one may be twice."""
+    return [
+        term
+        for term in view.state.terms.keys(labels, spec)
+        if term.kind is TermKind.REQUIRED_ANTI
+        and view.selects(term.matcher, incoming)
+        and not view.state.terms.gives_way(term, incoming.spec)
+    ]
 
 
 class AffinityTrial(CountingExtensions):
@@ -73,12 +62,12 @@ class AffinityTrial(CountingExtensions):
         context: PodContext,
         terms: IncomingTerms,
         view: ClusterView,
-        declared: DeclaredAgainst,
+        declared: Callable[[LabelSet, PodSpec], list[TermKey]],
         row: int,
         *,
         is_exempt: bool,
     ) -> None:
-        """`is_exempt`: the pod's namespace is exempt from the anti-affinity of others."""
+        """`declared`: see `declared_against`. `is_exempt`: the pod's namespace is exempt from others' anti-affinity."""
         self._declared = declared
         self._context = context
         self._terms = terms
@@ -97,7 +86,9 @@ class AffinityTrial(CountingExtensions):
         if self._terms.required is not None and self._view.selects(self._terms.required, pod):
             self._n_required += delta
         declared = (
-            [] if self._is_exempt or not usable(pod.spec.affinity.required_anti) else self._declared.by(pod)
+            []
+            if self._is_exempt or not usable(pod.spec.affinity.required_anti)
+            else self._declared(self._view.label_set(pod), pod.spec)
         )
         for key in declared:
             if key.max_pods == 1:

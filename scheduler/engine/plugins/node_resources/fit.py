@@ -46,6 +46,7 @@ from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, D
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import (
+    PLAIN_RESOURCES,
     PODS,
     filter_request,
     fit_score_request,
@@ -54,7 +55,6 @@ from scheduler.engine.model.requests import (
 )
 from scheduler.engine.plugins.node_resources.explaining import explain_shortages
 from scheduler.engine.plugins.node_resources.resource_allocation import (
-    PLAIN_RESOURCES,
     NodeResourcesFitArgs,
     Uses,
     counts_in_score,

@@ -10,13 +10,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from scheduler.engine.framework.shape import ShapePoint
-from scheduler.engine.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from scheduler.engine.model.requests import PLAIN_RESOURCES, is_scalar
 from scheduler.engine.model.wire import Int64, Wire
 from scheduler.engine.state.arrays import Amount, Amounts, RowIndex, amount_at
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.node_table import NodeTable
-
-PLAIN_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 def counts_in_score(resource: str, requested: int) -> bool:

@@ -7,15 +7,17 @@ Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
 from scheduler.engine.framework.memo import MemoBySpec
+from scheduler.engine.model.affinity import parse_spread
+from scheduler.engine.model.pod_wire import WireSpreadConstraint
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics
-from scheduler.engine.model.terms import SpreadConstraint
-from scheduler.engine.model.wire import Int32, LabelSelector, Wire
+from scheduler.engine.model.terms import HOSTNAME_KEY, ZONE_KEY, SpreadConstraint
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.state.matching import PodMatcher, spread_matcher, spread_selector
 from scheduler.engine.syntax.selectors import EVERYTHING, Selector
 
@@ -23,27 +25,21 @@ DEFAULTING_TYPES: Final = ("System", "List")
 ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 
 
-class DefaultConstraint(Wire, frozen=True):
+class DefaultConstraint(WireSpreadConstraint, frozen=True):
     """
     A topology spread constraint for pods that have none; its selector is derived from the pod's workloads.
 
-    `min_domains`, the policies and `match_label_keys` are as written (None or empty if absent): upstream does not
-    validate them either. `label_selector` is refused on reading.
+    `min_domains`, the policies and `match_label_keys` are as written: upstream does not validate them either.
+    `label_selector` is refused on reading.
     """
 
     max_skew: Int32 = 0
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
     min_domains: Int32 | None = None
-    node_affinity_policy: str | None = None
-    node_taints_policy: str | None = None
-    match_label_keys: tuple[str, ...] = ()
-    label_selector: LabelSelector | None = None
 
 
 SYSTEM_DEFAULT_CONSTRAINTS: Final = (
-    DefaultConstraint(3, "kubernetes.io/hostname", "ScheduleAnyway"),
-    DefaultConstraint(5, "topology.kubernetes.io/zone", "ScheduleAnyway"),
+    DefaultConstraint(max_skew=3, topology_key=HOSTNAME_KEY, when_unsatisfiable="ScheduleAnyway"),
+    DefaultConstraint(max_skew=5, topology_key=ZONE_KEY, when_unsatisfiable="ScheduleAnyway"),
 )
 
 
@@ -71,14 +67,10 @@ DefaultSelector = Callable[[Pod], Selector | None]
 class MergedConstraint:
     """A constraint of one pod, with matchLabelKeys merged into the selector."""
 
-    max_skew: int
-    topology_key: str
+    declared: SpreadConstraint
     selector: Selector
     #: Selects the pods that count; None if no pod counts.
     matcher: PodMatcher | None
-    min_domains: int
-    honor_node_affinity: bool
-    honor_node_taints: bool
 
     def selects(self, pod: Pod) -> bool:
         """Return whether the pod's labels are selected."""
@@ -130,15 +122,7 @@ def has_match_label_keys(pod: Pod) -> bool:
 
 def parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     """Return a default constraint, without its selector. Its matchLabelKeys have no effect, as upstream."""
-    return SpreadConstraint(
-        max_skew=constraint.max_skew,
-        topology_key=constraint.topology_key,
-        hard=constraint.when_unsatisfiable == "DoNotSchedule",
-        selector=EVERYTHING,
-        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        honor_node_affinity=constraint.node_affinity_policy != "Ignore",
-        honor_node_taints=constraint.node_taints_policy == "Honor",
-    )
+    return replace(parse_spread(constraint), selector=EVERYTHING, match_label_keys=())
 
 
 def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
@@ -162,15 +146,6 @@ def _default_constraints(
 def _merged(constraints: Sequence[tuple[SpreadConstraint, Selector]], namespace: str) -> _HardAndSoft:
     both: tuple[list[MergedConstraint], list[MergedConstraint]] = ([], [])
     for declared, selector in constraints:
-        both[not declared.hard].append(
-            MergedConstraint(
-                max_skew=declared.max_skew,
-                topology_key=declared.topology_key,
-                selector=selector,
-                matcher=spread_matcher(selector, namespace),
-                min_domains=declared.min_domains,
-                honor_node_affinity=declared.honor_node_affinity,
-                honor_node_taints=declared.honor_node_taints,
-            )
-        )
+        matcher = spread_matcher(selector, namespace)
+        both[not declared.hard].append(MergedConstraint(declared, selector, matcher))
     return tuple(both[0]), tuple(both[1])

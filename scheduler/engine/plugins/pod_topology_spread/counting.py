@@ -34,7 +34,7 @@ class CountedPods:
     @property
     def is_by_node(self) -> bool:
         """Whether each node is a domain, even if it lacks the hostname label."""
-        return self.constraint.topology_key == HOSTNAME_KEY
+        return self.constraint.declared.topology_key == HOSTNAME_KEY
 
     def by_row(self) -> Counts:
         """Return the counted pods on each row, eligible or not: int32 array of shape (n_rows,)."""
@@ -67,7 +67,7 @@ class CountedPods:
         )
 
     def _has_enough(self, n_domains: int) -> bool:
-        return n_domains >= max(1, self.constraint.min_domains)
+        return n_domains >= max(1, self.constraint.declared.min_domains)
 
     @cached_property
     def _emptiest(self) -> tuple[frozenset[int], Sequence[tuple[int, int]]]:
@@ -79,7 +79,7 @@ class CountedPods:
 
     def most(self, pod: Pod, fewest: int) -> int:
         """Return how many pods a domain may have before the pod comes, if the emptiest one has `fewest`."""
-        return fewest + self.constraint.max_skew - int(self.constraint.selects(pod))
+        return fewest + self.constraint.declared.max_skew - int(self.constraint.selects(pod))
 
 
 def counted_pods(
@@ -90,12 +90,12 @@ def counted_pods(
     return [
         CountedPods(
             constraint,
-            view.column(constraint.topology_key),
+            view.column(constraint.declared.topology_key),
             None if constraint.matcher is None else view.selected(constraint.matcher, live_only=True),
             view.eligible(
                 keys,
-                rule if constraint.honor_node_affinity and not rule.matches_all_nodes else None,
-                tolerations if constraint.honor_node_taints else None,
+                rule if constraint.declared.honor_node_affinity and not rule.matches_all_nodes else None,
+                tolerations if constraint.declared.honor_node_taints else None,
             ),
         )
         for constraint in constraints
@@ -104,4 +104,4 @@ def counted_pods(
 
 def topology_keys(constraints: Sequence[MergedConstraint]) -> tuple[str, ...]:
     """Return the key of each constraint."""
-    return tuple(constraint.topology_key for constraint in constraints)
+    return tuple(constraint.declared.topology_key for constraint in constraints)

@@ -50,7 +50,7 @@ def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
     most = counted.most(context.pod, fewest)
     lacks_key = column.ids[: len(alive)] == ABSENT
     excess = np.where(alive & ~lacks_key, np.maximum(counted.per_domain().on_nodes() - most, 0), 0)
-    key, max_skew = constraint.topology_key, constraint.max_skew
+    key, max_skew = constraint.declared.topology_key, constraint.declared.max_skew
     counts = (counted.by_row() * counted.eligible).astype(np.int64)
     return BlockingRule(
         kind="topologySpread",
@@ -63,7 +63,7 @@ def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
         pods=PodsPerRow(counts, partial(_pods_on, context, counted)),
         n_to_remove=excess,
         max_existing=most,
-        skew=Skew(max_skew, constraint.min_domains, len(counted.domains()), fewest, own),
+        skew=Skew(max_skew, constraint.declared.min_domains, len(counted.domains()), fewest, own),
         other_changes=lambda row: (AllowSkew(key, max_skew + int(excess[row])),),
     )
 

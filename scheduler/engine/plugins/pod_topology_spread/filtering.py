@@ -30,7 +30,7 @@ def skew_rules(
     """Yield two rules per constraint, in order: the node has the label, and the skew is at most maxSkew."""
     for counted in all_counted:
         if counted.column.n_labelled < view.n_nodes:
-            yield view.eligible((counted.constraint.topology_key,)), NO_LABEL
+            yield view.eligible((counted.constraint.declared.topology_key,)), NO_LABEL
         # A node that is not eligible has the pods of its domain's eligible nodes.
         yield ~counted.per_domain().at_least(counted.most(pod, counted.fewest()) + 1), SKEWED
 

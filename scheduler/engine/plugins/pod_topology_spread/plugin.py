@@ -146,13 +146,16 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             return True
         taints = old.spec.tolerations != new.spec.tolerations
         nodes = old.spec.required_node_affinity != new.spec.required_node_affinity
-        return any((taints and c.honor_node_taints) or (nodes and c.honor_node_affinity) for c, _ in after)
+        return any(
+            (taints and c.declared.honor_node_taints) or (nodes and c.declared.honor_node_affinity)
+            for c, _ in after
+        )
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         # Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36). Upstream misses that other labels than the
         # topology keys affect whether a node is eligible.
         constraints = self.constraints.of(pod, hard=True)
-        keys = [c.topology_key for c in constraints]
+        keys = [c.declared.topology_key for c in constraints]
         had = old is not None and all(key in old.labels for key in keys)
         has = new is not None and all(key in new.labels for key in keys)
         if old is None or new is None:
@@ -160,7 +163,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         if had != has:
             return Hint.QUEUE
         named = set(keys)
-        if any(c.honor_node_affinity for c in constraints):
+        if any(c.declared.honor_node_affinity for c in constraints):
             named |= pod.spec.required_node_affinity.label_keys()
         relabelled = any(old.labels.get(key) != new.labels.get(key) for key in named)
         return queue_if(has and (relabelled or old.taints != new.taints))

@@ -69,7 +69,7 @@ class SpreadScorer:
 
     def _points_by_node(self, counted: CountedPods) -> Fractions:
         """Return points by the pods on each node. Inclusion policies do not apply here, as upstream."""
-        points = points_of(counted.by_row(), self._scored.n, counted.constraint.max_skew)
+        points = points_of(counted.by_row(), self._scored.n, counted.constraint.declared.max_skew)
         if self._has_every_node(counted.column):
             return points
         return np.where(counted.column.ids[: len(points)] != ABSENT, points, 0.0)
@@ -91,7 +91,7 @@ class SpreadScorer:
                 pods[empty_value] += int(counted.by_row()[counted.eligible & (ids == ABSENT)].sum())
             is_new = empty_value is None or not n_scored[empty_value]
             n_domains += bool(n_scored[ABSENT]) and is_new
-        points = points_of(pods, n_domains, counted.constraint.max_skew)
+        points = points_of(pods, n_domains, counted.constraint.declared.max_skew)
         # A node without the key gets no points, not even maxSkew - 1.
         points[ABSENT] = 0.0
         return points.take(ids, mode="clip")

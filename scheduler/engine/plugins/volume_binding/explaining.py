@@ -8,8 +8,9 @@ from typing import NamedTuple
 from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.status import NodeStatuses, Status
 from scheduler.engine.model.changes import UnselectNode
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.requests import EPHEMERAL_STORAGE
-from scheduler.engine.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass, VolumeTopology
+from scheduler.engine.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
 from scheduler.engine.model.wording import amount_text, requirement_text
 from scheduler.engine.plugins.volume_binding.claims import PodClaims, claims_of
 from scheduler.engine.plugins.volume_binding.filtering import BIND_CONFLICT, NO_SPACE, VolumeFilter
@@ -113,7 +114,7 @@ def _text(part: _Refusals, row: int, view: ClusterView) -> str | Where:
     if not _maker(storage_class):
         wanted = ", ".join((size, *claim.access_modes))
         return f"claim {claim.name}: no free volume of class {storage_class.key} suits it ({wanted})"
-    allowed = topology_text(VolumeTopology(storage_class.allowed_topologies))
+    allowed = topology_text(NodeSelector(storage_class.allowed_topologies))
     return f"claim {claim.name}: class {storage_class.key} makes volumes for {allowed}"
 
 
@@ -121,7 +122,7 @@ def _maker(storage_class: StorageClass) -> str:
     return "" if storage_class.provisioner == NO_PROVISIONER else storage_class.provisioner
 
 
-def topology_text(topology: VolumeTopology | None) -> str:
+def topology_text(topology: NodeSelector | None) -> str:
     """Return the nodes that reach the topology, by their labels."""
     if topology is None:
         return "every node"

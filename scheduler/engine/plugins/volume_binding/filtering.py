@@ -161,9 +161,7 @@ class VolumeFilter(NodeFilter):
             return np.ones(self._view.n_rows, dtype=np.bool_)
         reached = np.zeros(self._view.n_rows, dtype=np.bool_)
         for pool in pools:
-            rows = None if pool.topology is None else self._topologies.rows(pool.topology)
-            if rows is None:
-                return np.ones(self._view.n_rows, dtype=np.bool_)
+            rows = self._topologies.rows(pool.topology)
             if isinstance(rows, tuple):
                 reached[list(rows)] = True
             else:

@@ -18,7 +18,7 @@ from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeCla
 from scheduler.engine.state.arrays import Mask, Rows
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.free_volumes import Entry
-from scheduler.engine.state.topology_rows import Reached, TopologyRows
+from scheduler.engine.state.topology_rows import TopologyRows
 from scheduler.engine.state.volumes import Volumes
 
 #: Stands for no volume in an array of volumes by row.
@@ -64,7 +64,7 @@ class StaticMatching:
         best = self._nothing()
         n_unset = self._n_nodes
         for volume in self._candidates(claim):
-            reached = self._reached(volume)
+            reached = self._topologies.rows(volume.source.topology)
             if isinstance(reached, tuple):
                 n_unset -= self._give_to_few(volume, reached, best)
             else:
@@ -89,10 +89,6 @@ class StaticMatching:
                         break
         candidates.sort()
         return [volume for _, _, volume in candidates]
-
-    def _reached(self, volume: PersistentVolume) -> Reached:
-        topology = volume.source.topology
-        return self._topologies.mask(None) if topology is None else self._topologies.rows(topology)
 
     def _give(self, volume: PersistentVolume, reached: Mask, best: Rows) -> int:
         """Give the volume to each row that has none and where no earlier claim took it. Return how many rows."""
@@ -125,7 +121,7 @@ def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
     """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
     topologies, source = view.topology_rows(), volume.source
     mask = topologies.mask(source.topology)
-    if source.migrated_topology is source.topology:
+    if source.migrated_topology == source.topology:
         return mask
     return np.where(view.migrated_rows(source.plugin), topologies.mask(source.migrated_topology), mask)
 

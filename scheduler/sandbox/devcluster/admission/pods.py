@@ -13,12 +13,8 @@ from typing import Final
 
 from scheduler.engine.syntax import affinity_rules, field_errors
 from scheduler.engine.syntax.field_errors import FieldError
+from scheduler.engine.syntax.match_label_keys import merged_affinity, merged_spread
 from scheduler.engine.syntax.names import dns_label_faults, label_key_faults, subdomain_faults
-from scheduler.sandbox.devcluster.admission.affinity import (
-    affinity_errors,
-    merged_affinity,
-    merged_constraints,
-)
 from scheduler.sandbox.devcluster.admission.metadata import label_errors, well_formed
 from scheduler.sandbox.devcluster.admission.shapes import quantity
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
@@ -62,7 +58,8 @@ def _prepare_create(pod: JsonObject, view: View) -> None:
     if spec.get("affinity"):
         spec["affinity"] = merged_affinity(spec["affinity"], labels)
     if spec.get("topologySpreadConstraints"):
-        spec["topologySpreadConstraints"] = merged_constraints(spec["topologySpreadConstraints"], labels)
+        constraints = spec["topologySpreadConstraints"]
+        spec["topologySpreadConstraints"] = [merged_spread(each, labels) for each in constraints]
     pod["status"] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         gated = {
@@ -269,6 +266,17 @@ def _toleration_errors(tolerations: list[JsonObject]) -> Iterator[FieldError]:
         if operator == "Exists" and (value := toleration.get("value")):
             detail = "value must be empty when `operator` is 'Exists'"
             yield field_errors.invalid(f"{path}.operator", value, detail)
+
+
+def affinity_errors(affinity: JsonObject) -> Iterator[FieldError]:
+    """Yield the rules that merged pod affinity and anti-affinity break, in upstream's order."""
+    for side in ("podAffinity", "podAntiAffinity"):
+        terms_by_list = affinity.get(side) or {}
+        for index, term in enumerate(terms_by_list.get(_REQUIRED) or []):
+            yield from affinity_rules.term_errors(term, f"spec.affinity.{side}.{_REQUIRED}[{index}]")
+        for index, weighted in enumerate(terms_by_list.get(_PREFERRED) or []):
+            path = f"spec.affinity.{side}.{_PREFERRED}[{index}]"
+            yield from affinity_rules.weighted_term_errors(weighted, path)
 
 
 def _node_affinity_errors(affinity: JsonObject, path: str) -> Iterator[FieldError]:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.engine.model import nesting
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
 from scheduler.engine.syntax.similar_names import did_you_mean
 from scheduler.tools.explain.formats.json_values import mapping_or_empty

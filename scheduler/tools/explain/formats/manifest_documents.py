@@ -13,9 +13,9 @@ from typing import Final
 from scheduler.daemon.settings.documents import MAX_CHARS, MAX_VALUES, read_document
 from scheduler.daemon.settings.problems import MAX_LINES, Problems, described, printable
 from scheduler.engine.framework.kinds import KINDS as WATCHED_KINDS
-from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.nesting import shallow
 from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.known_fields import unknown_fields

@@ -16,12 +16,12 @@ import msgspec
 
 from scheduler.daemon.settings import problems
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, group_reference
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import LabelSelector
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.names import dns_label_faults
 from scheduler.engine.syntax.selectors import SelectorError
 from scheduler.tools.explain.formats.json_values import (

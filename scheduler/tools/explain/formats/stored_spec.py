@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.engine.model.match_label_keys import Json, merged_affinity, merged_spread
 from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.syntax.match_label_keys import Json, merged_affinity, merged_spread
 
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_AFTER_S: Final = 300

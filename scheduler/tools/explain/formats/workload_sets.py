@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.tools.explain.formats.json_values import as_list, as_mapping, as_number, as_texts
 
 _JOB_SET: Final = "jobset.sigs.k8s.io"

@@ -13,12 +13,12 @@ from scheduler.engine.core.group_order import distance_note
 from scheduler.engine.core.group_requests import all_levels
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteReservation
-from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import CycleDue, PodGroupSeen, TimePassed
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster

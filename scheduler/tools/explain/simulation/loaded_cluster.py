@@ -17,8 +17,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.match_label_keys import Json
-from scheduler.engine.model.nodes import decode_workload
+from scheduler.engine.model.nodes import SELECTED_BY_LABELS, SELECTED_BY_MAP
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
@@ -27,6 +26,7 @@ from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
@@ -139,7 +139,9 @@ class LoadedCluster:
         """
         try:
             if (owner := manifest.owner) is not None:
-                self.state.workloads.upsert(decode_workload(str(owner["kind"]), msgspec.json.encode(owner)))
+                kind = str(owner["kind"])
+                reader = SELECTED_BY_MAP if kind == "ReplicationController" else SELECTED_BY_LABELS
+                self.state.workloads.upsert(reader.decode(kind, msgspec.json.encode(owner), kind=kind))
             for claim in manifest.claims(number):
                 self.create_claim(claim)
             pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))

@@ -22,16 +22,15 @@ from typing import Final
 
 import msgspec
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.claim_writes import is_reserved_for
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disks import MIGRATIONS
-from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, WatchEvent
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import (
     NO_PROVISIONER,
     READ_WRITE_ONCE_POD,
@@ -41,12 +40,12 @@ from scheduler.engine.model.volumes import (
     StorageClass,
     StorageKind,
     VolumeSource,
-    VolumeTopology,
 )
 from scheduler.engine.model.wire import MalformedObjectError, OwnerReference
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.volumes import Volumes
+from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 TEMPLATE: Final = "ResourceClaimTemplate"
@@ -62,8 +61,8 @@ ClaimObjects = tuple[PersistentVolume | PersistentVolumeClaim, ...]
 
 def add_claim(volumes: Volumes, document: Json) -> str:
     """Add a claim as its pod finds it, unless it exists. Return what is assumed, or ''. Raises MalformedObjectError."""
-    claim = StorageDecoder().decode(StorageKind.CLAIM, msgspec.json.encode(document))
-    if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
+    claim: PersistentVolumeClaim = KINDS[StorageKind.CLAIM].decode(msgspec.json.encode(document))
+    if volumes.claim(claim.key) is not None:
         return ""
     claim = replace(claim, uid=claim.uid or f"not-created/{claim.key}")
     # An empty name of a class is one, of no class.
@@ -141,7 +140,7 @@ def _provisioned(
     claim: PersistentVolumeClaim, storage_class: StorageClass, terms: tuple[NodeTerm, ...]
 ) -> PersistentVolume:
     migration = MIGRATIONS.get(storage_class.provisioner)
-    topology = VolumeTopology(terms) if terms else None
+    topology = NodeSelector(terms) if terms else None
     name = f"to-be-made-for-{claim.namespace}-{claim.name}"
     return PersistentVolume(
         key=name,
@@ -167,9 +166,7 @@ def _provisioned(
 
 def new_device_claim(document: Json) -> ResourceClaim:
     """Return the claim of a document as the API server would store it. Raises MalformedObjectError."""
-    claim = DeviceDecoder().decode(DeviceKind.CLAIM, msgspec.json.encode(document))
-    if not isinstance(claim, ResourceClaim):
-        raise MalformedObjectError(f"{DeviceKind.CLAIM}: a {claim.kind}")
+    claim: ResourceClaim = KINDS[DeviceKind.CLAIM].decode(msgspec.json.encode(document))
     requests = tuple(
         replace(
             request,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, DeviceKind, ResourceSlice
 from scheduler.engine.model.nodes import Node, decode_node
@@ -55,7 +55,7 @@ def node_of(name: str, labels: Mapping[str, str]) -> Node:
 
 def decoded(kind: DeviceKind, raw: Json) -> Any:
     """Return the object."""
-    return DeviceDecoder().decode(kind, json.dumps(raw).encode())
+    return KINDS[kind].decode(json.dumps(raw).encode())
 
 
 def claim_of(raw: Json) -> ResourceClaim:

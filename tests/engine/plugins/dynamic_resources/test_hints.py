@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.model.allocations import Allocation, DeviceResults
-from scheduler.engine.model.device_requests import EXTENDED_RESOURCE_CLAIM, ResourceClaim
+from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import OwnerReference
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
@@ -41,7 +41,7 @@ def _allocated(claim: ResourceClaim) -> ResourceClaim:
 
 def _special(pod: Pod) -> ResourceClaim:
     owner = OwnerReference("v1", "Pod", pod.name, uid=pod.uid, controller=True)
-    return replace(_claim("x"), owners=(owner,), annotations={EXTENDED_RESOURCE_CLAIM: "true"})
+    return replace(_claim("x"), owners=(owner,), is_special=True)
 
 
 def _registered(resource: Resource, action: Action) -> ClusterEventWithHint:

@@ -10,12 +10,9 @@ import pytest
 import yaml
 
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.model.nodes import decode_node
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
 from tests.support.json_cluster import decoded, encoded
@@ -150,9 +147,8 @@ def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
     for node in cluster.nodes:
         assert decode_node(encoded(recorded_fields("Node", node))) == decode_node(encoded(node))
     for namespace in cluster.namespaces:
-        assert decode_namespace(encoded(recorded_fields("Namespace", namespace))) == decode_namespace(
-            encoded(namespace)
-        )
+        decode, kept = KINDS["Namespace"].decode, recorded_fields("Namespace", namespace)
+        assert decode(encoded(kept)) == decode(encoded(namespace))
 
 
 def test_why_a_pod_waits_is_in_the_file() -> None:
@@ -169,9 +165,8 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
         ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
         ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
     ):
-        assert decode_workload(kind, encoded(recorded_fields(kind, document))) == decode_workload(
-            kind, encoded(document)
-        )
+        decode = KINDS[kind].decode
+        assert decode(encoded(recorded_fields(kind, document))) == decode(encoded(document))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +202,7 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
     ids=lambda document: document["kind"],
 )
 def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json) -> None:
-    kind, decoder = StorageKind(document["kind"]), StorageDecoder()
+    kind = document["kind"]
     secret = copy.deepcopy(document)
     secret["metadata"]["annotations"] = {**document["metadata"].get("annotations", {}), "a": SECRET}
     secret["parameters"] = {"secret": SECRET}
@@ -215,16 +210,15 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
         secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
     reduced = recorded_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
-    assert decoder.decode(kind, encoded(reduced)) == decoder.decode(kind, encoded(document))
+    assert KINDS[kind].decode(encoded(reduced)) == KINDS[kind].decode(encoded(document))
 
 
 def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
     """Claims without one count as not created, and of two claims with one device the older one keeps it."""
     document = device_documents.resource_claim("c", allocation={})
     document["metadata"]["resourceVersion"] = "7"
-    decoder = DeviceDecoder()
-    reduced = decoder.decode(DeviceKind.CLAIM, encoded(recorded_fields(DeviceKind.CLAIM, document)))
-    assert reduced == decoder.decode(DeviceKind.CLAIM, encoded(document))
+    reduced = KINDS[DeviceKind.CLAIM].decode(encoded(recorded_fields(DeviceKind.CLAIM, document)))
+    assert reduced == KINDS[DeviceKind.CLAIM].decode(encoded(document))
     assert isinstance(reduced, ResourceClaim)
     assert reduced.resource_version == "7"
 

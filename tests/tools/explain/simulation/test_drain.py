@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Resize
 from scheduler.engine.model.terms import CORDON_TAINT_KEY
@@ -35,7 +36,8 @@ def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **mo
 
 def budget(allowed: int, name: str = "web", app: str = "web") -> DisruptionBudget:
     document = build.disruption_budget(name, build.selector(f"app={app}"), allowed)
-    return decode_disruption_budget(encoded(document))
+    found: DisruptionBudget = KINDS["PodDisruptionBudget"].decode(encoded(document))
+    return found
 
 
 def drained(

@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKind, decode_pod_group
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, PodGroupSeen, PodSeen, Stimulus
 from scheduler.tools.explain.answers import explain_pod
@@ -49,7 +50,7 @@ def placed_once(min_count: int) -> PodGroupSeen:
     document = group(KUBERNETES, "train", {"schedulingPolicy": {"gang": {"minCount": min_count}}})
     document["metadata"]["namespace"] = "default"
     document["status"] = {"conditions": [{"type": "PodGroupScheduled", "status": "True"}]}
-    return PodGroupSeen(decode_pod_group(GroupKind.KUBERNETES, "v1alpha2", encoded(document)))
+    return PodGroupSeen(KINDS["PodGroup.v1alpha2.scheduling.k8s.io"].decode(encoded(document)))
 
 
 def loaded(*seen: Stimulus) -> LoadedCluster:

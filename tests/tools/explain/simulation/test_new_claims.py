@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.simulation.new_claims import add_claim, default_class, new_claim
@@ -18,14 +18,14 @@ BY_HAND = storage_class("s", "kubernetes.io/no-provisioner", mode="Immediate")
 
 
 def state(*objects: Json) -> ClusterState:
-    made, decoder = ClusterState(), StorageDecoder()
+    made = ClusterState()
     for obj in objects:
-        made.volumes.upsert(decoder.decode(StorageKind(obj["kind"]), json.dumps(obj).encode()))
+        made.volumes.upsert(KINDS[obj["kind"]].decode(json.dumps(obj).encode()))
     return made
 
 
 def decoded(document: Json) -> PersistentVolumeClaim:
-    found = StorageDecoder().decode(StorageKind.CLAIM, json.dumps(document).encode())
+    found = KINDS[StorageKind.CLAIM].decode(json.dumps(document).encode())
     assert isinstance(found, PersistentVolumeClaim)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pods import Pod
@@ -62,7 +62,7 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     pods = [running(f"low{n}", f"a{n}", labels={"app": "low"}) for n in (1, 2)]
     world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "1", "pods": "9"}), pods))
     budget = build.disruption_budget("kept", build.selector("app=low"), 1)
-    world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
+    world.state.budgets.upsert(KINDS["PodDisruptionBudget"].decode(encoded(budget)))
     placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
     assert [(one.name, one.budget) for one in placed.victims] in (
         [("low1", ""), ("low2", "kept")],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.engine.model.match_label_keys import merged_affinity, merged_spread
+from scheduler.engine.syntax.match_label_keys import merged_affinity, merged_spread
 from tests.support import build
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "admission.jsonl.gz"
