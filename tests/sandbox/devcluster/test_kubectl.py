@@ -292,8 +292,6 @@ SESSIONS = {
         yes
         $ auth can-i --list
         *.* ...
-        $ auth whoami
-        Username devcluster-admin
         $ explain deployment
         spec <Object>
         $ explain pod.metadata.labels
