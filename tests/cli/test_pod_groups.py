@@ -14,6 +14,7 @@ from tests.support.custom_kinds import (
     KUEUE,
     definition,
     group,
+    kind_at,
     topology,
     topology_definition,
 )
@@ -48,8 +49,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, call
     async with embedded(tmp_path, nodes=6, zones=3) as cluster:
         for api_version in (KUBERNETES, COSCHEDULING):
             cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", definition(api_version))
-        kind = cluster.store.kinds.of(KUBERNETES, "PodGroup")
-        assert kind is not None
+        kind = kind_at(cluster.store, KUBERNETES, "podgroups")
         cluster.store.create(kind, "default", group(KUBERNETES, "gang", GANG))
         gang = {"schedulingGroup": {"podGroupName": "gang"}}
         for pod in (*(member(f"m-{index}", cpu="3", **gang) for index in range(3)), LATER):
@@ -75,8 +75,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path
     command = ("simulate", "-f", manifest, "-o", "json")
     async with embedded(tmp_path) as cluster:
         cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", topology_definition())
-        kind = cluster.store.kinds.of(f"{KUEUE}/v1beta2", "Topology")
-        assert kind is not None
+        kind = kind_at(cluster.store, f"{KUEUE}/v1beta2", "topologies")
         for name in ("a0", "a1", "b0", "b1"):
             node = build.node(name, labels={BLOCK: name[0], RACK: "1"}, allocatable={"cpu": "1", "pods": "9"})
             cluster.store.create(NODE, "", node)

@@ -21,7 +21,7 @@ from tests.cli.conftest import SECRET, Called, bind_pod, refused, served
 from tests.cli.test_pod_groups import GANG
 from tests.cli.test_rights import SHADOW
 from tests.support import accounts, build
-from tests.support.custom_kinds import KUBERNETES, definition, group
+from tests.support.custom_kinds import KUBERNETES, definition, group, kind_at
 from tests.support.forking import forked
 from tests.support.waiting import until
 
@@ -31,8 +31,7 @@ async def test_what_was_recorded_is_compared(tmp_path: Path, called: Called) -> 
     file = tmp_path / "day.jsonl.gz"
     async with served(tmp_path) as cluster:
         cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", definition(KUBERNETES))
-        kind = cluster.store.kinds.of(KUBERNETES, "PodGroup")
-        assert kind is not None
+        kind = kind_at(cluster.store, KUBERNETES, "podgroups")
         cluster.store.create(kind, "default", group(KUBERNETES, "gang", GANG))
         kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, SHADOW)
         process = await forked("scheduler", "record", "-o", str(file), "--kubeconfig", kubeconfig)

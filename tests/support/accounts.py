@@ -21,11 +21,10 @@ from scheduler.sandbox.devcluster.kinds import (
     CLUSTER_ROLE_BINDING,
     NAMESPACE,
     SERVICE_ACCOUNT,
-    kind_of,
 )
 from tests.support.build import Json
 from tests.support.cluster import kubeconfig_text
-from tests.support.manifest_files import MANIFESTS, documents, resources
+from tests.support.manifest_files import MANIFESTS, documents, kind_of, resources
 
 _INSTALLED = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
 
@@ -134,9 +133,7 @@ def person_kubeconfig(cluster: DevCluster, folder: Path, role: Path | None = Non
 
 
 def create(cluster: DevCluster, obj: Json) -> None:
-    kind = kind_of(obj["apiVersion"], obj["kind"])
-    assert kind is not None, obj["kind"]
-    cluster.store.create(kind, obj["metadata"].get("namespace", ""), obj)
+    cluster.store.create(kind_of(obj), obj["metadata"].get("namespace", ""), obj)
 
 
 def account_kubeconfig(cluster: DevCluster, component: str, folder: Path) -> Path:

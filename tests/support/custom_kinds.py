@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler.sandbox.devcluster.kinds import Kind
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.support.build import Json
 
 KUBERNETES, COSCHEDULING = "scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"
@@ -29,6 +31,14 @@ def usage_definition() -> Json:
     """Return the definition of PodMetrics, which a metrics server serves."""
     group, version = USAGE.split("/")
     return _definition(group, "PodMetrics", "pods", "Namespaced", version)
+
+
+def kind_at(store: ObjectStore, api_version: str, plural: str) -> Kind:
+    """Return the kind that a definition in the store defines."""
+    group, version = api_version.split("/")
+    found = store.kinds.at(group, version, plural)
+    assert found is not None
+    return found
 
 
 def _definition(group: str, kind: str, plural: str, scope: str, *versions: str) -> Json:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.sandbox.devcluster.kinds import kind_of
+from scheduler.sandbox.devcluster.kinds import KINDS, Kind
 from tests.support.build import Json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,10 +39,16 @@ def named(objects: Iterable[Json], kind: str) -> dict[str, Json]:
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
 
 
+def kind_of(document: Json) -> Kind:
+    """Return the kind of the embedded cluster that the document names."""
+    named = document["apiVersion"], document["kind"]
+    (found,) = (each for each in KINDS if (each.api_version, each.kind) == named)
+    return found
+
+
 def collection_of(document: Json) -> str:
     """Return the path at which the object is created, in `default` if it names no namespace."""
-    kind = kind_of(document["apiVersion"], document["kind"])
-    assert kind is not None, document["kind"]
+    kind = kind_of(document)
     namespace = document["metadata"].get("namespace", "default")
     return (
         f"{kind.path}/namespaces/{namespace}/{kind.plural}"

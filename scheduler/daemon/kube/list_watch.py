@@ -108,8 +108,8 @@ class ListWatch(Generic[T]):
     """
     Keeps one collection in sync. Nothing that a server sends makes it raise.
 
-    `decode`: see `Store`. `jitter` returns a number in [0, 1). With `watch_list` the initial state is streamed, until a
-    server refuses it. `is_absence`: whether the error of a list says that the server does not have the collection.
+    `decode`: see `Store`. `jitter` returns a number in [0, 1). The initial state is streamed until a server refuses to.
+    `is_absence`: whether the error of a list says that the server does not have the collection.
     """
 
     def __init__(
@@ -118,14 +118,13 @@ class ListWatch(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         *,
         jitter: Callable[[], float],
-        watch_list: bool = True,
         is_absence: Callable[[ApiError], bool] = lambda _: False,
     ) -> None:
         self._resource = resource
         self._is_absence = is_absence
         self.store: Store[T] = Store(decode)
         self._jitter = jitter
-        self._streams_lists = watch_list
+        self._streams_lists = True
         #: Changes not yet published; held back while a relist runs.
         self._changes: list[Change[T]] = []
         self._was_synced = False

@@ -55,7 +55,6 @@ class Reflector(Generic[T]):
         resource: WatchPath,
         decode: Callable[[msgspec.Raw], T],
         *,
-        watch_list: bool = True,
         is_absence: Callable[[ApiError], bool] = lambda _: False,
         silent_s: float = SILENT_S,
         jitter: Callable[[], float] = random.random,
@@ -64,9 +63,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._resource = resource
-        self.list_watch: ListWatch[T] = ListWatch(
-            resource, decode, jitter=jitter, watch_list=watch_list, is_absence=is_absence
-        )
+        self.list_watch: ListWatch[T] = ListWatch(resource, decode, jitter=jitter, is_absence=is_absence)
         self._silent_s = silent_s
         self._sleep = sleep
         self._now_s = now_s

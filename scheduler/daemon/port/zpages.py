@@ -49,14 +49,6 @@ _HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Representation:
-    """The form of a response; `version` is '' for plain text."""
-
-    media_type: str
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Clause:
     """One media range of an Accept header."""
 
@@ -71,14 +63,14 @@ class _Clause:
         return (self.type, self.subtype) in ((main, sub), (main, "*"), ("*", "*"))
 
 
-def negotiate(accept: str, kind: str) -> Representation | None:
+def negotiate(accept: str, kind: str) -> tuple[str, str] | None:
     """
-    Return the form of a response of this kind (`Statusz`, `Flagz`), None if the Accept header allows none.
+    Return the media type and the version of a response of this kind (`Statusz`, `Flagz`); None if `accept` has none.
 
-    JSON and YAML need the parameters `g`, `v` and `as`, and plain text allows none of them.
+    JSON and YAML need the parameters `g`, `v` and `as`, and plain text allows none of them and has no version.
     """
     if not accept.strip():
-        return Representation(_TEXT)
+        return _TEXT, ""
     for clause in _clauses(accept):
         named = {name: clause.parameters.get(name, "") for name in ("g", "v", "as")}
         if clause.parameters.get("stream") or clause.parameters.get("sv"):
@@ -87,7 +79,7 @@ def negotiate(accept: str, kind: str) -> Representation | None:
         is_structured = (named["g"], named["as"]) == (_GROUP, kind) and named["v"] in _WARNING_BY_VERSION
         for media_type in _MEDIA_TYPES:
             if clause.covers(media_type) and (is_plain if media_type == _TEXT else is_structured):
-                return Representation(media_type, named["v"])
+                return media_type, named["v"]
     return None
 
 
@@ -174,18 +166,19 @@ def _answer(request: web.Request, kind: str, text: str, fields: Mapping[str, obj
             (c.covers(_YAML) and not c.covers(_JSON) and not c.parameters for c in _clauses(accept)), False
         )
         return _encoded(_NOT_ACCEPTABLE, _YAML if is_yaml else _JSON, status=406)
-    if chosen.media_type == _TEXT:
+    media_type, version = chosen
+    if media_type == _TEXT:
         body = _HEAD.format(COMPONENT, page) + text
         return _response(body, f"{_TEXT}; charset=utf-8")
     document = {
         "kind": kind,
-        "apiVersion": f"{_GROUP}/{chosen.version}",
+        "apiVersion": f"{_GROUP}/{version}",
         "metadata": {"name": COMPONENT},
         **fields,
     }
-    content_type = f"{chosen.media_type};g={_GROUP};v={chosen.version};as={kind}"
-    response = _encoded(document, chosen.media_type, content_type=content_type)
-    if warning := _WARNING_BY_VERSION[chosen.version]:
+    content_type = f"{media_type};g={_GROUP};v={version};as={kind}"
+    response = _encoded(document, media_type, content_type=content_type)
+    if warning := _WARNING_BY_VERSION[version]:
         response.headers["Warning"] = warning.format(page)
     return response
 

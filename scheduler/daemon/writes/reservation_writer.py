@@ -1,5 +1,5 @@
 """
-Writes what is reserved for a pod, each kind of object by its row of `_WRITER_BY_TYPE`. Outcomes are values.
+Writes what is reserved for a pod. Outcomes are values.
 
 Every write names the resourceVersion on which it was decided, so that another scheduler's write is never overwritten.
 A write that was given up and takes effect later does no harm: watches will show it.
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final
 
 from scheduler.daemon.kube import requests
 from scheduler.daemon.kube.requests import Request
@@ -26,20 +24,10 @@ from scheduler.engine.model.claim_writes import (
     ClaimReservation,
 )
 from scheduler.engine.model.instructions import WriteObjects, WriteReservation
-from scheduler.engine.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
+from scheduler.engine.model.object_writes import NodeSelection, StoredObject, VolumePromise
 from scheduler.engine.model.stimuli import ReservationWritten
 from scheduler.engine.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.errors import ApiError, Forbidden, Invalid, InvariantViolation, NotFound
-
-
-@dataclass(frozen=True, slots=True)
-class _ObjectWrite:
-    """The write of one object, and the request that reads it. `is_done`: whether the object as read was written."""
-
-    patch: Request
-    read: Request
-    resource_version: str
-    is_done: Callable[[WrittenObject], bool]
 
 
 class ReservationWriter:
@@ -68,12 +56,17 @@ class ReservationWriter:
         problem = ""
         async with self._turn(instruction.pod.uid):
             for write in instruction.writes:
-                if isinstance(write, ClaimReservation):
-                    claim, problem = await self._claims.reserve(write)
-                    objects += [] if claim is None else [claim]
-                    version = "" if claim is None else claim.resource_version
-                else:
-                    version, problem = await self._make(_WRITER_BY_TYPE[type(write)](write))
+                match write:
+                    case ClaimReservation():
+                        claim, problem = await self._claims.reserve(write)
+                        objects += [] if claim is None else [claim]
+                        version = "" if claim is None else claim.resource_version
+                    case VolumePromise():
+                        version, problem = await self._promise(write)
+                    case NodeSelection():
+                        version, problem = await self._select(write)
+                    case _:
+                        raise InvariantViolation(f"no reservation has {write}")
                 if problem:
                     break
                 versions.append(version)
@@ -112,22 +105,71 @@ class ReservationWriter:
             if self._turns.get(uid) is own:
                 del self._turns[uid]
 
-    async def _make(self, write: _ObjectWrite) -> tuple[str, str]:
-        """Return the written version, '' if the write is given up, and why it is."""
+    async def _promise(self, promise: VolumePromise) -> tuple[str, str]:
+        """
+        Let a volume refer to the claim; return as `_make`.
+
+        Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36).
+        """
+        volume, claim = promise.obj, promise.claim
+        wanted = (claim.namespace, claim.name, claim.uid)
+        patch = requests.promise_volume(
+            volume.key,
+            resource_version=volume.resource_version,
+            claim=requests.VolumeClaimRef(*wanted, claim.resource_version),
+            # Without it, the PV controller keeps the volume for the claim's name when the claim is gone.
+            annotations={} if volume.is_for(claim) else {BOUND_BY_CONTROLLER: "yes"},
+        )
+
+        def is_done(found: WrittenObject) -> bool:
+            reference = found.spec.claim_ref
+            return reference is not None and (reference.namespace, reference.name, reference.uid) == wanted
+
+        return await self._make(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
+
+    async def _select(self, selection: NodeSelection) -> tuple[str, str]:
+        """
+        Name the selected node in the claim; return as `_make`.
+
+        Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36).
+        """
+        claim, node_name = selection.obj, selection.node_name
+        patch = requests.annotate_claim(
+            claim.namespace,
+            claim.name,
+            resource_version=claim.resource_version,
+            annotations={SELECTED_NODE: node_name},
+        )
+
+        def is_done(found: WrittenObject) -> bool:
+            selected = (found.metadata.annotations or {}).get(SELECTED_NODE)
+            return found.metadata.uid == claim.uid and selected == node_name
+
+        read = requests.get_claim(claim.namespace, claim.name)
+        return await self._make(patch, read, claim.resource_version, is_done)
+
+    async def _make(
+        self, patch: Request, reading: Request, version_before: str, is_done: Callable[[WrittenObject], bool]
+    ) -> tuple[str, str]:
+        """
+        Return the written version, '' if the write is given up, and why it is.
+
+        `is_done`: whether the object, as `reading` reads it, was written.
+        """
 
         async def read(doubt: Doubt) -> str | ApiError | None:
             try:
-                stored = _decode(await self._sender.read(write.read))
+                stored = _decode(await self._sender.read(reading))
             except NotFound as gone:
                 return gone
             except (Forbidden, Invalid):
                 return doubt.error
             version = stored.metadata.resource_version
-            if write.is_done(stored):
+            if is_done(stored):
                 return version
-            return None if version == write.resource_version else doubt.error
+            return None if version == version_before else doubt.error
 
-        outcome = await self._sender.send(Write(write.patch, _version, read))
+        outcome = await self._sender.send(Write(patch, _version, read))
         return ("", outcome.message) if isinstance(outcome, ApiError) else (outcome, "")
 
 
@@ -137,55 +179,3 @@ def _decode(body: bytes) -> WrittenObject:
 
 def _version(body: bytes) -> str:
     return _decode(body).metadata.resource_version
-
-
-def _promise(promise: VolumePromise) -> _ObjectWrite:
-    """
-    Return the write that lets a volume refer to the claim.
-
-    Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36).
-    """
-    volume, claim = promise.obj, promise.claim
-    wanted = (claim.namespace, claim.name, claim.uid)
-    patch = requests.promise_volume(
-        volume.key,
-        resource_version=volume.resource_version,
-        claim=requests.VolumeClaimRef(*wanted, claim.resource_version),
-        # Without it, the PV controller keeps the volume for the claim's name when the claim is gone.
-        annotations={} if volume.is_for(claim) else {BOUND_BY_CONTROLLER: "yes"},
-    )
-
-    def is_done(found: WrittenObject) -> bool:
-        reference = found.spec.claim_ref
-        return reference is not None and (reference.namespace, reference.name, reference.uid) == wanted
-
-    return _ObjectWrite(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
-
-
-def _selection(selection: NodeSelection) -> _ObjectWrite:
-    """
-    Return the write that names the selected node in the claim.
-
-    Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36).
-    """
-    claim, node_name = selection.obj, selection.node_name
-    patch = requests.annotate_claim(
-        claim.namespace,
-        claim.name,
-        resource_version=claim.resource_version,
-        annotations={SELECTED_NODE: node_name},
-    )
-
-    def is_done(found: WrittenObject) -> bool:
-        selected = (found.metadata.annotations or {}).get(SELECTED_NODE)
-        return found.metadata.uid == claim.uid and selected == node_name
-
-    read = requests.get_claim(claim.namespace, claim.name)
-    return _ObjectWrite(patch, read, claim.resource_version, is_done)
-
-
-#: By type of write: the requests that make it.
-_WRITER_BY_TYPE: Final[Mapping[type[ObjectWrite[Any]], Callable[[Any], _ObjectWrite]]] = {
-    VolumePromise: _promise,
-    NodeSelection: _selection,
-}

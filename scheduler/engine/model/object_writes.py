@@ -35,7 +35,7 @@ _T = TypeVar("_T", bound=StoredObject)
 
 class ObjectWrite(Generic[_T]):
     """
-    One write of one object, of any kind; `daemon.writes.reservation_writer` has a row for each subclass.
+    One write of one object, of any kind; `daemon.writes.reservation_writer` makes those of each subclass.
 
     Nothing counts before a watch shows it, unless the subclass says otherwise. `obj`: as it was decided on; the write
     needs it to have this resourceVersion still.

@@ -64,12 +64,7 @@ def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObje
             "capacity": dict(NODE_AMOUNTS),
             "allocatable": dict(NODE_AMOUNTS),
             "conditions": [ready],
-            "addresses": [{"type": "Hostname", "address": name}],
-            "nodeInfo": {
-                "kubeletVersion": f"v1.{minor}.0",
-                "operatingSystem": "linux",
-                "architecture": "amd64",
-            },
+            "nodeInfo": {"kubeletVersion": f"v1.{minor}.0"},
         },
     }
 

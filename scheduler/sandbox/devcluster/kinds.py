@@ -204,7 +204,6 @@ class ServedKinds:
         # The built-in ones come first in all, and count if two have one name.
         kinds = tuple(reversed(self.all()))
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
-        self._by_kind = {(kind.api_version, kind.kind): kind for kind in kinds}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
         """Serve `kinds` from now on, maybe none, in place of the former kinds of the definition of this name."""
@@ -222,15 +221,3 @@ class ServedKinds:
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
         return self._by_path.get((group, version, plural))
-
-    def of(self, api_version: str, kind_name: str) -> Kind | None:
-        """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-        return self._by_kind.get((api_version, kind_name))
-
-
-BUILT_IN: Final = ServedKinds()
-
-
-def kind_of(api_version: str, kind: str) -> Kind | None:
-    """Return the built-in kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
-    return BUILT_IN.of(api_version, kind)

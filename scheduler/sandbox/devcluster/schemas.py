@@ -242,7 +242,6 @@ _BODIES: Final = {
     "Scale": "spec:ScaleSpec",
     "TokenRequest": "2:spec:TokenRequestSpec",
     "TokenReview": "spec:TokenReviewSpec",
-    "SelfSubjectReview": "",
     "SelfSubjectAccessReview": _ACCESS_REVIEW,
     "SelfSubjectRulesReview": "2:spec:RulesReviewSpec",
     "SubjectAccessReview": _ACCESS_REVIEW,

@@ -9,6 +9,7 @@ from scheduler.daemon.kube.changes import Deleted, Upserted
 from scheduler.daemon.kube.list_watch import FetchPage, ListWatch, OpenStream, Pause, Publish
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.kube.requests import WatchPath
+from scheduler.errors import Invalid
 from tests.support.api_bodies import page
 from tests.support.scripted_server import FakeSleep, client_of
 
@@ -28,7 +29,14 @@ def decode(raw):
 
 
 def list_watch(*, watch_list=False, jitter=0.5, resource=PODS, is_absence=lambda _: False):
-    return ListWatch(resource, decode, jitter=lambda: jitter, watch_list=watch_list, is_absence=is_absence)
+    machine = ListWatch(resource, decode, jitter=lambda: jitter, is_absence=is_absence)
+    return machine if watch_list else paging(machine)
+
+
+def paging(machine):
+    """Return the machine after a server has refused to stream a list, so that it reads pages."""
+    machine.on_failure(Invalid(400, "BadRequest", "no streamed lists"))
+    return machine
 
 
 def up(name, rv, uid=None):
@@ -91,9 +99,9 @@ async def published(script, until, *, watch_list=False, silent_s=30.0):
     sleep = FakeSleep()
     changes = []
     async with client_of(script) as client:
-        reflector = Reflector(
-            client, PODS, decode, sleep=sleep, jitter=lambda: 0.5, watch_list=watch_list, silent_s=silent_s
-        )
+        reflector = Reflector(client, PODS, decode, sleep=sleep, jitter=lambda: 0.5, silent_s=silent_s)
+        if not watch_list:
+            paging(reflector.list_watch)
         async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
             async for batch in batches:
                 for change in batch:

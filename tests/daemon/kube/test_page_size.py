@@ -95,7 +95,7 @@ async def test_a_list_over_http_completes(monkeypatch, large):
 async def test_the_comparison_and_the_pager_complete_too(monkeypatch, large):
     monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
     async with scripted(*large, *large) as script, client_of(script) as client:
-        reflector = Reflector(client, PODS, decode, sleep=FakeSleep(), jitter=lambda: 0.5, watch_list=False)
+        reflector = Reflector(client, PODS, decode, sleep=FakeSleep(), jitter=lambda: 0.5)
         async with aclosing(reflector._list(0.0)) as objects:
             assert len([raw async for raw in objects]) == 3
         assert await list_all(client, PODS, decode, lambda _n: None) == ["1", "2", "3"]

@@ -11,7 +11,7 @@ from scheduler.daemon.kube.changes import Interrupted, Synced, Upserted
 from scheduler.daemon.kube.list_watch import ITEMS_PER_STEP
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.errors import Gone, ServerFault, Silent, Throttled, Unreachable
-from tests.daemon.kube.protocol import PODS, decode, down, published, queries, up
+from tests.daemon.kube.protocol import PODS, decode, down, paging, published, queries, up
 from tests.support.api_bodies import body, bookmark, line, page, pod
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, stream
 from tests.support.waiting import Turns
@@ -91,12 +91,10 @@ async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
     async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
         # Decoding takes a millisecond of a clock that otherwise stands still.
         reflector = Reflector(
-            client,
-            PODS,
-            lambda _: decoded_at.append(turns.n),
-            watch_list=watch_list,
-            now_s=lambda: len(decoded_at) / 1000,
+            client, PODS, lambda _: decoded_at.append(turns.n), now_s=lambda: len(decoded_at) / 1000
         )
+        if not watch_list:
+            paging(reflector.list_watch)
         keys = []
         async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
             async for batch in batches:
@@ -111,7 +109,8 @@ async def test_other_tasks_run_during_a_comparison():
     pods = [pod(f"p{i:05}", 1) for i in range(10_000)]
     seconds = count()
     async with scripted(reply(page(*pods)), reply(page(*pods))) as script, client_of(script) as client:
-        reflector = Reflector(client, PODS, decode, watch_list=False, now_s=lambda: next(seconds))
+        reflector = Reflector(client, PODS, decode, now_s=lambda: next(seconds))
+        paging(reflector.list_watch)
         async with aclosing(reflector.batches()) as batches:
             async for batch in batches:
                 if isinstance(batch[-1], Synced):
@@ -132,7 +131,8 @@ async def test_a_relist_ends_a_comparison():
         reply(page(pod("p", 1), *lost_ones)),
     ]
     async with scripted(*answers) as script, client_of(script) as client:
-        reflector = Reflector(client, PODS, decode, watch_list=False, sleep=FakeSleep())
+        reflector = Reflector(client, PODS, decode, sleep=FakeSleep())
+        paging(reflector.list_watch)
         async with aclosing(reflector.batches()) as batches:
             await anext(batches)
             mended = []

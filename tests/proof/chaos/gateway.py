@@ -16,11 +16,13 @@ from yarl import URL
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
 from scheduler.sandbox.devcluster.http.routes import is_watch, target_of, verb_of
+from scheduler.sandbox.devcluster.kinds import ServedKinds
 from scheduler.sandbox.devcluster.status import StatusError
 
 #: Longest line of a watch, and longest body, in bytes.
 _LIMIT_BYTES = 8 << 20
 _PASSED_ON = ("Content-Type", "Retry-After")
+_KINDS = ServedKinds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Gateway:
                 await connector.close(abort_ssl=True)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        target = target_of(request.rel_url.raw_path)
+        target = target_of(request.rel_url.raw_path, _KINDS.at)
         watch = is_watch(request.query)
         verb = (verb_of(request.method, target, watch=watch) if target else None) or request.method.lower()
         kind = target.kind.qualified if target else ""

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.errors import SettingsError
 from scheduler.sandbox.demo.examples import documents, folder
-from scheduler.sandbox.devcluster.kinds import kind_of
+from tests.support.manifest_files import kind_of
 
 NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
 
@@ -17,7 +17,7 @@ NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
 def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name: str) -> None:
     """A manifest brings its namespace and says how to use it."""
     namespace, *others = documents(name)
-    assert all(kind_of(document["apiVersion"], document["kind"]) for document in (namespace, *others))
+    assert all(map(kind_of, (namespace, *others)))
     (workload,) = (one for one in others if one["kind"] in ("Deployment", "StatefulSet"))
     spec = workload["spec"]["template"]["spec"]
     # The second profile is that of plugins/configuration.yaml.

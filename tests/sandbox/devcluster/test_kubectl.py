@@ -97,7 +97,7 @@ SESSIONS = {
         default web-... 1/1 Running 0 ...
         $ get pods -o wide
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
-        web-... 1/1 Running 0 ... 10... node-000... <none> <none>
+        web-... 1/1 Running 0 ... <none> node-000... <none> <none>
         $ get nodes,ns,leases,events,pdb,pc
         NAME STATUS ROLES AGE VERSION
         node/node-0001 Ready <none> ... v1.36.0
@@ -292,8 +292,6 @@ SESSIONS = {
         yes
         $ auth can-i --list
         *.* ...
-        $ auth whoami
-        Username devcluster-admin
         $ explain deployment
         spec <Object>
         $ explain pod.metadata.labels

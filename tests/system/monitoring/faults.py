@@ -20,7 +20,7 @@ from scheduler.sandbox.devcluster.kinds import (
 )
 from tests.support import build
 from tests.support.cluster import NAME
-from tests.support.custom_kinds import USAGE, usage_definition
+from tests.support.custom_kinds import USAGE, kind_at, usage_definition
 from tests.support.enforcer_driver import rules
 from tests.support.failing_rule import CONFIG, RULE
 from tests.support.waiting import until
@@ -228,8 +228,7 @@ def _serve_usage(incident: Incident) -> None:
     """Serve the CPU time that the process really takes, as the metrics server does."""
     store, process = incident.cluster.store, Path(f"/proc/{incident.daemon.process.pid}/stat")
     store.create(CUSTOM_RESOURCE_DEFINITION, "", usage_definition())
-    kind = store.kinds.of(USAGE, "PodMetrics")
-    assert kind is not None
+    kind = kind_at(store, USAGE, "pods")
     deployed = store.get(POD, SYSTEM, f"{NAME}-0")["metadata"]
     metadata = {"name": deployed["name"], "labels": deployed["labels"]}
 

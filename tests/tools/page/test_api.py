@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.kinds import CLUSTER_ROLE, NAMESPACE, POD, kind_of
+from scheduler.sandbox.devcluster.kinds import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, POD
 from scheduler.tools.page.proxy import page_proxy
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import accounts, build
@@ -232,13 +232,12 @@ async def test_the_proxy_of_the_command_ui_adds_the_token(outside: Port) -> None
 
 def add_deployment(cluster: DevCluster) -> None:
     """Create the scheduler's Deployment and its pod, with the fields that kubectl reads."""
-    deployments, labels = kind_of("apps/v1", "Deployment"), {"app": "scheduler"}
-    assert deployments is not None
+    labels = {"app": "scheduler"}
     spec = {"containers": [{"name": "scheduler", "image": "scheduler", "ports": [{"containerPort": 10259}]}]}
     template = {"metadata": {"labels": labels}, "spec": spec}
     metadata = {"name": "affinity-scheduler"}
     deployment = {"metadata": metadata, "spec": {"selector": {"matchLabels": labels}, "template": template}}
-    cluster.store.create(deployments, "kube-system", deployment)
+    cluster.store.create(DEPLOYMENT, "kube-system", deployment)
     pod = {"metadata": {**metadata, "labels": labels}, "spec": {**spec, "nodeName": "node-0001"}}
     cluster.store.create(POD, "kube-system", pod)
     stored = cluster.store.get(POD, "kube-system", "affinity-scheduler")

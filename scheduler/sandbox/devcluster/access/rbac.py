@@ -53,8 +53,8 @@ _DEFAULT_RULES: Final[tuple[tuple[set[str], JsonObject], ...]] = (
         {AUTHENTICATED},
         {
             "verbs": ["create"],
-            "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
-            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"],
+            "apiGroups": ["authorization.k8s.io"],
+            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
         },
     ),
 )

@@ -22,7 +22,6 @@ _AUTHORIZATION: Final = "authorization.k8s.io"
 REVIEWS: Final = tuple(
     replace(built_in(kind, group, "", "cluster"), verbs=("create",))
     for kind, group in (
-        ("SelfSubjectReview", _AUTHENTICATION),
         ("TokenReview", _AUTHENTICATION),
         ("SelfSubjectAccessReview", _AUTHORIZATION),
         ("SelfSubjectRulesReview", _AUTHORIZATION),
@@ -43,8 +42,6 @@ def answer_review(
     """Return `review` with its answer. Raises: StatusError 400 for a token review without a token."""
     spec = review.get("spec") or {}
     match kind.kind:
-        case "SelfSubjectReview":
-            answer: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
             answer = _token_status(spec, authenticator)
         case "SelfSubjectRulesReview":

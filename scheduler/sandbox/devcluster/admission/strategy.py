@@ -95,7 +95,8 @@ class Strategy:
         """Fill in absent fields."""
         for path, value in self.defaults.items():
             for _, holder, name in _places(obj, path, make=True):
-                if name not in holder:
+                # In Go empty text equals an absent field, but for pointers, where nobody sends it.
+                if holder.get(name) in (None, ""):
                     holder[name] = value.copy() if isinstance(value, dict | list) else value
         self.set_defaults(obj)
 

@@ -3,12 +3,11 @@ The kubelet stand-in of all nodes: a pod on a node runs, one of a Job ends a sec
 container ever runs.
 
 Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Differences: readiness gates keep no pod from being ready,
-init containers have no status, ended ones do not say how they ended, and all nodes have one address.
+init containers have no status, ended ones do not say how they ended, and pods and nodes have no addresses.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Delete, Revisit, status_written, without
@@ -37,8 +36,6 @@ from scheduler.sandbox.devcluster.storage.store import ObjectStore
 _JOB_RUNS_S: Final = 1.0
 #: Seconds until a pod without its node or its claims is looked at again.
 _RETRY_S: Final = 0.2
-_POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
-_NODE_IP: Final = "172.18.0.2"
 _CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
@@ -75,10 +72,7 @@ def _has_volumes(pod: JsonObject, store: ObjectStore) -> bool:
 
 def _running(pod: JsonObject, now: str) -> JsonObject:
     """Return the status of a pod whose containers all started and are ready."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    # No two objects have the same version.
-    own = int(pod["metadata"]["resourceVersion"]) % (_POD_NETWORK.num_addresses - 2) + 1
-    ip = _NODE_IP if spec.get("hostNetwork") else str(_POD_NETWORK[own])
+    status = pod.get("status") or {}
     conditions = status.get("conditions") or []
     for name in _CONDITIONS:
         met = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
@@ -87,11 +81,8 @@ def _running(pod: JsonObject, now: str) -> JsonObject:
         **without(status, "reason", "message"),
         "phase": "Running",
         "startTime": status.get("startTime") or now,
-        "hostIP": _NODE_IP,
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
         "conditions": conditions,
-        "containerStatuses": [_started(container, now) for container in spec.get("containers") or ()],
+        "containerStatuses": [_started(container, now) for container in pod["spec"].get("containers") or ()],
     }
 
 

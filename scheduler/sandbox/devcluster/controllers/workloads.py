@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from scheduler.engine.syntax.selectors import Requirement
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,
@@ -54,6 +53,7 @@ from scheduler.sandbox.devcluster.kinds import (
     STATEFUL_SET,
     JsonObject,
 )
+from scheduler.sandbox.devcluster.parts import requirement_of
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Limit on pods that one plan creates or deletes; the next plan continues.
@@ -292,10 +292,7 @@ def _holds(term: JsonObject, node: JsonObject, labels: JsonObject) -> bool:
     fields = {"metadata.name": node["metadata"]["name"]}
     conditions = [(one, labels) for one in term.get("matchExpressions") or ()]
     conditions += [(one, fields) for one in term.get("matchFields") or ()]
-    return bool(conditions) and all(
-        Requirement(one["key"], one["operator"], tuple(sorted(one.get("values") or ()))).matches(values)
-        for one, values in conditions
-    )
+    return bool(conditions) and all(requirement_of(one).matches(values) for one, values in conditions)
 
 
 def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:

@@ -7,7 +7,6 @@ in place of which clients take these; none at /apis/<group>; versions of custom 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,19 +24,12 @@ def version(minor: int) -> JsonObject:
         "major": "1",
         "minor": str(minor),
         "gitVersion": git_version(minor),
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "python",
-        "platform": f"{sys.platform}/python",
     }
 
 
-def api_versions(address: str) -> JsonObject:
-    """Return the body of /api: versions of the core group. `address` is the host and port that serve it."""
-    by_address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
+def api_versions() -> JsonObject:
+    """Return the body of /api: versions of the core group."""
+    return {"kind": "APIVersions", "versions": ["v1"]}
 
 
 def api_group_list(served: Sequence[Kind]) -> JsonObject:

@@ -133,7 +133,7 @@ class Handlers:
             case "get", "scale":
                 return _answer(scale_of(self._store.get(*call.key)))
             case "get", _:
-                return self._get(call)
+                return self._shaped(call, self._store.get(*call.key))
             case "list", _:
                 return self._list(call)
             case "create", "binding":
@@ -155,12 +155,6 @@ class Handlers:
                 return await self._patch(call)
             case _:
                 return self._delete(call)
-
-    def _get(self, call: Call) -> web.Response:
-        revision = self._store.revision(*call.key)
-        if not call.form.is_table:
-            return web.Response(body=revision.document(call.target.kind), content_type=JSON)
-        return self._shaped(call, revision.as_kind(call.target.kind))
 
     def _list(self, call: Call) -> web.Response:
         kind = call.target.kind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from scheduler.sandbox.devcluster.kinds import BUILT_IN, Kind
+from scheduler.sandbox.devcluster.kinds import Kind
 
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
@@ -34,7 +34,7 @@ class Target:
         return self.namespace or ""
 
 
-def target_of(path: str, find_kind: FindKind = BUILT_IN.at) -> Target | None:
+def target_of(path: str, find_kind: FindKind) -> Target | None:
     """Return the resource that a path names; None if nothing is served there. `find_kind` knows what is."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:

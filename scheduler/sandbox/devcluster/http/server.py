@@ -163,16 +163,16 @@ class ApiServer:
             return web.json_response(answer, status=201)
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
-        body = self._document(path, request.host)
+        body = self._document(path)
         if body is None:
-            if self._document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), ""):
+            if self._document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4])):
                 raise status.refused(404, "the server could not find the requested resource")
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
             raise status.refused(405, _NO_METHOD)
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
-    def _document(self, path: str, host: str) -> JsonObject | None:
+    def _document(self, path: str) -> JsonObject | None:
         """Return the discovery or OpenAPI document at a path; None if there is none."""
         kinds = self._store.kinds.all()
         served = (*kinds, *REVIEWS)
@@ -180,7 +180,7 @@ class ApiServer:
             case ["version"]:
                 return discovery.version(self._store.minor)
             case ["api"]:
-                return discovery.api_versions(host)
+                return discovery.api_versions()
             case ["apis"]:
                 return discovery.api_group_list(served)
             case ["api", version]:

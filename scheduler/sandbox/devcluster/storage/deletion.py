@@ -2,7 +2,7 @@
 Deletes objects: grace, finalizers, the dependents of a deleted owner, and the content of a deleted namespace.
 
 Upstream leaves the last two to controllers that act a moment later. Here they happen within the deletion, so that tests
-need not wait. Difference: a deletion in the foreground is one in the background.
+need not wait. Differences: a deletion in the foreground is one in the background; an owner that was never there counts.
 
 Source: apiserver pkg/registry/generic/registry/store.go, Delete; pkg/controller/garbagecollector;
 pkg/controller/namespace (kubernetes 1.36).
@@ -69,7 +69,7 @@ class Deleter:
     ) -> Deletion:
         """Mark an object, or remove it if nothing holds it; `propagation` is the deletion policy of its dependents."""
         if propagation == "Orphan":
-            self._orphan(old["metadata"]["uid"])
+            self._release(old["metadata"]["uid"], ends=False)
         if kind is NAMESPACE:
             return self._delete_namespace(old)
         marked = _marked(old, grace_period_s(old, asked_s) if kind is POD else 0)
@@ -89,36 +89,27 @@ class Deleter:
             for revision in self._history.snapshot(custom):
                 self.remove(custom, revision.obj)
         gone = self._history.remove(kind, obj).as_kind(kind)
-        for dependent_kind, dependent in self.dependents(metadata["uid"]):
-            if not self._has_other_owner(dependent, metadata["uid"]):
-                self._delete_present(dependent_kind, dependent)
+        self._release(metadata["uid"])
         if kind.namespaced:
             self._end_namespace_if_empty(metadata["namespace"])
         return gone
 
-    def _delete_present(self, kind: Kind, obj: JsonObject) -> None:
-        """Delete an object, unless an earlier deletion took it along."""
+    def _newest(self, kind: Kind, obj: JsonObject) -> JsonObject | None:
+        """Return the newest state of an object; None if an earlier deletion took it along."""
         metadata = obj["metadata"]
         found = self._history.find(kind, metadata.get("namespace", ""), metadata["name"])
-        if found is not None:
-            self.delete(kind, found.obj)
+        return None if found is None else found.obj
 
-    def _has_other_owner(self, obj: JsonObject, uid: str) -> bool:
-        """Return whether the object has an owner that is there, beside the one with this uid."""
-        for owner in obj["metadata"].get("ownerReferences") or []:
-            kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
-            if kind is not None and owner["uid"] != uid:
-                namespace = obj["metadata"].get("namespace", "") if kind.namespaced else ""
-                found = self._history.find(kind, namespace, owner["name"])
-                if found is not None and found.obj["metadata"]["uid"] == owner["uid"]:
-                    return True
-        return False
-
-    def _orphan(self, uid: str) -> None:
-        """Remove the owner from the references of all its dependents."""
-        for kind, obj in self.dependents(uid):
+    def _release(self, uid: str, *, ends: bool = True) -> None:
+        """Remove the owner from the references of its dependents; with `ends` delete those without another one."""
+        for kind, dependent in self.dependents(uid):
+            if (obj := self._newest(kind, dependent)) is None:
+                continue
             owners = [one for one in obj["metadata"]["ownerReferences"] if one["uid"] != uid]
-            self._history.put(kind, {**obj, "metadata": {**obj["metadata"], "ownerReferences": owners}})
+            if owners or not ends:
+                self._history.put(kind, {**obj, "metadata": {**obj["metadata"], "ownerReferences": owners}})
+            else:
+                self.delete(kind, obj)
 
     def _stored_kinds(self) -> list[Kind]:
         """Return one kind for each storage of namespaced objects."""
@@ -132,7 +123,8 @@ class Deleter:
         stored = old if marked == old else self._history.put(NAMESPACE, marked).obj
         for kind in self._stored_kinds():
             for revision in self._history.snapshot(kind, name):
-                self._delete_present(kind, revision.obj)
+                if (newest := self._newest(kind, revision.obj)) is not None:
+                    self.delete(kind, newest)
         self._end_namespace_if_empty(name)
         return Deletion(stored, gone=self._history.find(NAMESPACE, "", name) is None)
 

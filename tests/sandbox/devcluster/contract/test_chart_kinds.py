@@ -76,7 +76,7 @@ async def test_what_charts_bring_is_stored(api: Api, group, plural, spec):
 
 
 async def test_text_in_a_secret_is_encoded(api: Api):
-    body = {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
+    body = {"metadata": {"name": "s"}, "type": "", "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
     stored = (await api.post(api.in_namespace("secrets"), body)).ok
     assert (stored["type"], stored["data"]) == ("Opaque", {"c": "ZA==", "a": "Yg=="})
     assert "stringData" not in stored

@@ -121,7 +121,8 @@ async def test_what_breaks_rules_is_refused(api: Api, path, body, causes):
 
 
 async def test_a_volume_is_pending_protected_and_retained(api: Api):
-    stored = (await api.post("/api/v1/persistentvolumes", volume_body(named(api, "pv")))).ok
+    body = volume_body(named(api, "pv"), persistentVolumeReclaimPolicy="")
+    stored = (await api.post("/api/v1/persistentvolumes", body)).ok
     assert stored["status"]["phase"] == "Pending"
     assert stored["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
     spec = stored["spec"]
