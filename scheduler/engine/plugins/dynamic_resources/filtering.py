@@ -207,7 +207,7 @@ class DeviceFilter(NodeFilter):
         if isinstance(variant, Status):
             return variant
         if variant is None:
-            return unallocated if self._variants is None or self.claims.of_user else ()
+            return unallocated if self.claims.of_user else ()
         return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
 
     def missing(self, row: int) -> list[ResourceClaim]:
@@ -349,8 +349,6 @@ class DeviceFilter(NodeFilter):
             return variant
         if isinstance(claims, Status):
             return claims
-        if variant is None and self._variants is not None and not self.claims.of_user:
-            return NodeAllocation()
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)
