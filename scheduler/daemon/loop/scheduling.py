@@ -8,7 +8,6 @@ of pods holds the event loop for longer than a few milliseconds.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -55,10 +54,10 @@ class SchedulingLoop:
         *,
         is_ready: Callable[[], bool],
         max_binding: Callable[[], int],
-        clock_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float],
         now_s: Callable[[], float],
         on_handled: Callable[[str, float], None],
-        on_cycle: Callable[[float], None] = lambda _: None,
+        on_cycle: Callable[[float], None],
     ) -> None:
         self._machine = machine
         self._inbox = inbox

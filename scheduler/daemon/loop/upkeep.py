@@ -71,13 +71,11 @@ def freeze_old_objects() -> None:
 _PERIOD_S: Final = 5.0
 
 
-async def measure_loop_lag(
-    on_lag: Callable[[float], None], now_s: Callable[[], float], period_s: float = _PERIOD_S
-) -> None:
-    """Pass the seconds by which a sleep of `period_s` ended late to `on_lag`, again and again, until cancelled."""
+async def measure_loop_lag(on_lag: Callable[[float], None], now_s: Callable[[], float]) -> None:
+    """Pass the seconds by which a sleep of `_PERIOD_S` ended late to `on_lag`, again and again, until cancelled."""
     while True:
-        due_s = now_s() + period_s
-        await asyncio.sleep(period_s)
+        due_s = now_s() + _PERIOD_S
+        await asyncio.sleep(_PERIOD_S)
         on_lag(max(0.0, now_s() - due_s))
 
 

@@ -11,7 +11,6 @@ Source: framework/runtime/{framework,instrumented_plugins,metrics_recorder}.go (
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -80,7 +79,7 @@ class CycleObserver(Observer):
         sampled: float,
         seed: int,
         count_failure: CountFailure | None = None,
-        now_s: Callable[[], float] = time.perf_counter,
+        now_s: Callable[[], float],
     ) -> None:
         self._decisions, self._points = decisions, points
         self._sampled = sampled

@@ -285,9 +285,9 @@ def _has_decided_devices(allocation: Allocation, write: ClaimReservation) -> boo
     return decided is None or _devices(allocation) == _devices(decided)
 
 
-def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
+def _devices(allocation: Allocation) -> list[tuple[str | None, ...]]:
     results = allocation.devices.results
-    return [(each.request, each.driver, each.pool, each.device, each.share_id or "") for each in results]
+    return [(each.request, each.driver, each.pool, each.device, each.share_id) for each in results]
 
 
 def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:

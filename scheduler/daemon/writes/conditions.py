@@ -59,7 +59,7 @@ class ConditionWriter:
         *,
         clock_s: Callable[[], float],
         log: Logger,
-        is_ending: Callable[[str], bool] = lambda _: False,
+        is_ending: Callable[[str], bool],
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._log, self._is_ending = log, is_ending

@@ -82,7 +82,7 @@ def number(kind: str, text: str) -> Value:
 def string(token: str) -> str:
     """Return the value of a string literal; raise ExpressionError if an escape stands for no code point."""
     body, is_raw = _body(token)
-    return body if is_raw or "\\" not in body else _ESCAPED.sub(_unescape, body)
+    return body if is_raw else _ESCAPED.sub(_unescape, body)
 
 
 def bytes_of(token: str) -> bytes:

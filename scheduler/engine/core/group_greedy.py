@@ -119,7 +119,7 @@ class GreedySearch:
                 if sum(n_domains) == len(n_domains):
                     # No other domain needs fewer.
                     break
-        yield from (domain for _, _, domain in sorted(ranked, key=lambda entry: entry[:2]))
+        yield from (domain for _, _, domain in sorted(ranked))
         yield from with_room
 
     # Greedy.

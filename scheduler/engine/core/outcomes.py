@@ -86,7 +86,7 @@ def report_failed_attempt(
     started_s: float,
     *,
     nominated: str | None = "",
-    shown_nomination: str | None = None,
+    shown_nomination: str | None,
     tried_preemption: bool = False,
     victims: Sequence[Pod] = (),
 ) -> list[Instruction]:

@@ -105,11 +105,11 @@ class Preemption:
     node_name: str
     victims: frozenset[str]
     left: Pod | None
+    number: int
     unanswered: dict[str, Pod] = field(default_factory=dict)
     unseen: set[str] = field(default_factory=set)
     is_given_up: bool = False
     has_failed: bool = False
-    number: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -60,7 +60,7 @@ class Preemptions:
         uids = frozenset(victim.uid for victim in victims)
         self._n_decided += 1
         left = last if first else None
-        preemption = Preemption(preemptor, waiting, node_name, uids, left, number=self._n_decided)
+        preemption = Preemption(preemptor, waiting, node_name, uids, left, self._n_decided)
         record = self._records.at(preemptor.uid)
         if (earlier := record.preemption) is not None:
             # Its victim ended before the eviction was answered, and other pods took the room: report that.

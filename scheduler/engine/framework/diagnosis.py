@@ -46,7 +46,6 @@ class PostFiltered:
     status: Status
     nominated_node_name: str | None = None
     victims: tuple[Pod, ...] = ()
-    n_violations: int = 0
     writes: tuple[ObjectWrite[Any], ...] = ()
 
 

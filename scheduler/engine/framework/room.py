@@ -24,8 +24,6 @@ TOO_MANY_PODS: Final = "Too many pods"
 #: Added to what is left of a resource if it is not checked: more than any request.
 UNCHECKED: Final = 1 << 61
 
-_NONE_PROVIDED: Final[frozenset[str]] = frozenset()
-
 #: Amounts by resource, in the order of the reasons.
 Request = tuple[tuple[str, int], ...]
 
@@ -45,13 +43,8 @@ class RoomFilter(NodeFilter):
         self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
         self._nodes = view.nodes
         self._view = view
-        devices = view.devices
         #: Resources that DynamicResources finds devices for on nodes that do not offer them.
-        self._provided = (
-            frozenset(name for name, _ in request if devices.provides(name))
-            if devices.extended_resources
-            else _NONE_PROVIDED
-        )
+        self._provided = frozenset(name for name, _ in request if view.devices.provides(name))
         self._used: dict[PodSpec, tuple[int, ...]] = {}
 
     def spare(self, rows: RowIndex) -> list[Amount]:

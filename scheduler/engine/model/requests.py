@@ -177,7 +177,7 @@ def _pod_level(spec: PodSpec, resize: Resize | None) -> Requests:
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:
-    return bool(spec.pod_requests) and any(map(_is_pod_level, spec.pod_requests or ()))
+    return any(map(_is_pod_level, spec.pod_requests or ()))
 
 
 def _is_pod_level(name: str) -> bool:

@@ -97,12 +97,8 @@ def _n_bytes(amount: QuantityText) -> int:
     return parse_quantity(0 if amount is None else amount).value()
 
 
-def _n_requested(amounts: Mapping[str, QuantityText]) -> int | None:
-    return _n_bytes(amounts["storage"]) if "storage" in amounts else None
-
-
-def _capacity(amounts: Mapping[str, QuantityText]) -> int:
-    return _n_requested(amounts) or 0
+def _storage(amounts: Mapping[str, QuantityText]) -> int:
+    return _n_bytes(amounts.get("storage"))
 
 
 class Controller(Wire, frozen=True):
@@ -131,7 +127,7 @@ class PersistentVolumeClaim:
     One claim.
 
     Attributes:
-        requested_bytes: None if no storage is requested, which leaves capacities unchecked.
+        requested_bytes: 0 if no storage is requested, which leaves capacities unchecked.
         selector: None selects every volume.
         selected_node: the node that a scheduler chose for its volume; None without the annotation.
         owner_uid: of the controller; empty without one.
@@ -145,9 +141,7 @@ class PersistentVolumeClaim:
     access_modes: _Modes
     volume_mode: _Mode
     attributes_class: _AttributesClass
-    requested_bytes: Annotated[
-        int | None, At("spec.resources.requests", of=dict[str, QuantityText], parse=_n_requested)
-    ]
+    requested_bytes: Annotated[int, At("spec.resources.requests", of=dict[str, QuantityText], parse=_storage)]
     selector: Annotated[Selector | None, At("spec.selector", of=LabelSelector, parse=label_selector)]
     selected_node: Annotated[str | None, At(annotation(SELECTED_NODE), parse=intern)]
     is_bind_completed: Annotated[bool, At(annotation(BIND_COMPLETED), of=str | None, parse=is_given)]
@@ -255,7 +249,7 @@ class PersistentVolume:
     key: Name
     resource_version: ResourceVersion = field(compare=False)
     class_name: _ClassName
-    capacity_bytes: Annotated[int, At("spec.capacity", of=dict[str, QuantityText], parse=_capacity)]
+    capacity_bytes: Annotated[int, At("spec.capacity", of=dict[str, QuantityText], parse=_storage)]
     access_modes: _Modes
     volume_mode: _Mode
     attributes_class: _AttributesClass

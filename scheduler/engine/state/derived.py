@@ -62,7 +62,7 @@ class _Derived:
 class DerivedValues:
     """Values by key. A returned value is current, and valid until the next stimulus; an array cannot be written to."""
 
-    def __init__(self, log: ChangeLog, max_bytes: int | None = MAX_BYTES) -> None:
+    def __init__(self, log: ChangeLog, max_bytes: int | None) -> None:
         """`max_bytes`: None keeps every value, for a process that uses all of them regularly."""
         self._log = log
         self._max_bytes = max_bytes

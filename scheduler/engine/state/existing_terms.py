@@ -278,7 +278,7 @@ class ExistingTerms:
         """Yield the anti-affinity terms of placed pods that give way to pods of the spec. O(its relaxed terms)."""
         for term in spec.relaxed_anti:
             key = self._anti_key(term)
-            for known_key in (key, key._replace(selects_itself=True))[: 1 + term.is_limiting]:
+            for known_key in (key, key._replace(selects_itself=True)):
                 if (existing := self._terms.get(known_key)) is not None:
                     yield existing
 

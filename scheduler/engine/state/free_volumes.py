@@ -34,7 +34,7 @@ class FreeVolumes:
             return
         by_topology = self._by_class[volume.class_name]
         entries = by_topology[volume.source.topology]
-        del entries[bisect_left(entries, (volume.capacity_bytes, volume.key), key=_order_of)]
+        del entries[bisect_left(entries, (volume.capacity_bytes, volume.key))]
         if not entries:
             del by_topology[volume.source.topology]
             if not by_topology:
@@ -51,7 +51,3 @@ class FreeVolumes:
         """Return the names of all free volumes; for the audit."""
         lists = (entries for by_topology in self._by_class.values() for entries in by_topology.values())
         return {name for entries in lists for _, name, _ in entries}
-
-
-def _order_of(entry: Entry) -> tuple[int, str]:
-    return entry[:2]

@@ -58,7 +58,7 @@ def find_suggestions(
     proposed: Sequence[Changes],
     node_after: Callable[[Changes], str | None],
     on_step: Callable[[str], None],
-    avoided_nodes: Collection[str] = (),
+    avoided_nodes: Collection[str],
     *,
     completed: Callable[[Changes], Changes | None] = lambda changes: changes,
     pod_text: str = "the pod",

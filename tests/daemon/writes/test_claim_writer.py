@@ -61,14 +61,14 @@ class _Server(ClaimServer):
         return [each.name for each in self.shown(name).reserved_for]
 
 
-def _allocation(device: str = "gpu-0") -> Any:
-    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": device}
+def _allocation(device: str = "gpu-0", **share: str) -> Any:
+    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": device, **share}
     return {"devices": {"results": [result]}}
 
 
-def _decided(device: str = "gpu-0") -> Allocation:
+def _decided(device: str = "gpu-0", **share: str) -> Allocation:
     server = _Server()
-    server.put(resource_claim("c", allocation=_allocation(device)))
+    server.put(resource_claim("c", allocation=_allocation(device, **share)))
     allocation = server.shown("c").allocation
     assert allocation is not None
     return allocation
@@ -153,11 +153,11 @@ async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() 
     server = _Server()
     server.put(resource_claim("c"))
     claim = server.shown("c")
-    first, second, third = _pods(3)
-    decided = ((first, "gpu-0"), (second, "gpu-1"), (third, "gpu-0"))
-    writes = [ClaimReservation(claim, pod, _decided(device)) for pod, device in decided]
+    share = "00000000-0000-4000-8000-000000000001"
+    decided = (_decided(), _decided("gpu-1"), _decided(), _decided(shareID=share))
+    writes = [ClaimReservation(claim, *each) for each in zip(_pods(4), decided, strict=True)]
     problem = "claim default/c got allocated elsewhere in the meantime"
-    assert [answer.problem for answer in await _reserved(server, writes)] == ["", problem, ""]
+    assert [answer.problem for answer in await _reserved(server, writes)] == ["", problem, "", problem]
     assert server.reserved("c") == ["p0", "p2"]
 
 

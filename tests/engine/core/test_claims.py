@@ -97,7 +97,7 @@ def _allocated(name: str, by: str = "other", **more: str) -> build.Json:
 def _is_given_up(cluster: ClaimCluster) -> bool:
     """Return whether the next attempt finds that claim c is unavailable, and gives its allocation up."""
     instructions = cluster.cycle()
-    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert ". deallocation of ResourceClaim completed, " in attempt_of(instructions).message
     assert cluster.write_all(only(instructions, WriteObjects)) == []
     return "allocation" not in cluster.server.claims["default/c"]["status"]
 

@@ -60,6 +60,26 @@ def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(dr
     assert outcome(driver) == "a"
 
 
+@pytest.mark.parametrize(
+    ("n_terms", "told"),
+    [
+        (8, "a"),
+        (
+            9,
+            f"0/1 nodes are available: annotation {AFFINITY}: $.nodeAffinity: more than 64 alternatives with the spec's.",
+        ),
+    ],
+)
+def test_terms_of_nodes_are_paired_with_those_of_the_spec_up_to_a_limit(
+    driver: Driver, n_terms: int, told: str
+) -> None:
+    terms = [build.node_term("disk")]
+    driver.node("a", labels={"disk": "ssd"})
+    asked = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms * n_terms}}}
+    see(driver, "p", asked, affinity=build.affinity(node_required=terms * 8))
+    assert outcome(driver) == told
+
+
 def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
     """Even if the annotation has none."""
     ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
@@ -96,7 +116,7 @@ _MALFORMED: dict[str, Any] = {
     "misspelt": {"podAfinity": {}},
     "made for a terminal": {"\x1b[31m\r\nEvents: none": {}},
     "a key that is a number": {"podAntiAffinity": {REQUIRED: [{"topologyKey": 5}]}},
-    "an empty key": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ""}]}},
+    "an empty key": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": ""}}]}},
     "bad selector": anti(HOSTNAME, selector("app=a b")),
     **{name: anti(ZONE, selector("app=a"), **limits) for name, limits in _WRONG_LIMITS.items()},
     **{

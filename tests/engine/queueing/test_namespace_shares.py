@@ -41,6 +41,7 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), st.integers(0, 5), st.none()),
         st.tuples(st.just("rank"), st.integers(0, 5), st.sampled_from([0, 5])),
     ),
+    min_size=30,
     max_size=60,
 )
 

@@ -18,7 +18,10 @@ from scheduler.engine.syntax.quantity_format import Format, binary, parse_format
         pytest.param("0.1", "100m", id="fraction"),
         pytest.param("1e3", "1e3", id="exponent"),
         pytest.param("12e1", "120", id="exponents are multiples of three"),
-        pytest.param("1E", "1E", id="exa is no exponent"),
+        *(
+            pytest.param(f"1{end}", f"1{end}", id=end)
+            for end in ("n", "u", "M", "G", "T", "P", "E", "Ti", "Pi", "Ei")
+        ),
         pytest.param("-2Gi", "-2Gi", id="negative"),
         pytest.param(2, "2", id="number"),
     ],

@@ -83,7 +83,7 @@ def test_nothing_is_not_everything_though_both_have_no_requirements():
         ),
         pytest.param(
             None,
-            [("-", "In", ())],
+            [("-", "NotIn", ())],
             f'[key: Invalid value: "-": name part {NAME_RULE}, '
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty]",
             id="two problems",

@@ -61,7 +61,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
         search = yield from find_candidates(unfit, view, self.args, rng)
         if search.candidates:
             best = _best_of(search)
-            return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
+            return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search)}"), "")

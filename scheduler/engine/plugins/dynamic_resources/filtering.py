@@ -207,7 +207,7 @@ class DeviceFilter(NodeFilter):
         if isinstance(variant, Status):
             return variant
         if variant is None:
-            return unallocated if self._variants is None or self.claims.of_user else ()
+            return unallocated if self.claims.of_user else ()
         return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
 
     def missing(self, row: int) -> list[ResourceClaim]:

@@ -68,8 +68,6 @@ class ReservedClaims(Reservation):
             if (other := view.devices.earlier_claim(claim)) is not None:
                 holder = named_to(claim.namespace, "claim", other)
                 return f"claim {claim.key} has a device that was allocated to {holder} before"
-        if not any(map(has_conditions, shown)):
-            return True
         for claim in shown:
             ready = readiness(claim)
             if ready is True:

@@ -105,7 +105,7 @@ def _text(part: _Refusals, row: int, view: ClusterView) -> str | Where:
         return f"claim {claim.name}: volume {volume.key} is reached from {nodes}{gone}"
     status = part.statuses.at(row)
     reasons = () if status is None else status.reasons
-    size = amount_text(EPHEMERAL_STORAGE, claim.requested_bytes or 0)
+    size = amount_text(EPHEMERAL_STORAGE, claim.requested_bytes)
     if NO_SPACE in reasons:
         return f"claim {claim.name}: no pool of class {storage_class.key} has {size}"
     if BIND_CONFLICT in reasons and claim.selected_node is not None:

@@ -121,7 +121,7 @@ class VolumeFilter(NodeFilter):
             open_ &= selected
         self._bind_conflict |= ~open_
         # The smallest claim first, so that it leaves large volumes to large claims; equal ones in the pod's order.
-        self._to_match.sort(key=lambda waiting: waiting[0].requested_bytes or 0)
+        self._to_match.sort(key=lambda waiting: waiting[0].requested_bytes)
         selected_here = [(waiting, open_) for waiting in self._to_provision]
         unmatched = [(waiting, open_ & ~self._static.find(waiting[0])) for waiting in self._to_match]
         self._check_provisioning([*selected_here, *unmatched], open_)
@@ -191,7 +191,7 @@ def large_enough(
 ) -> Sequence[CsiStorageCapacity] | None:
     """Return the pools that are large enough for the claim; None if that is not known, which means everywhere."""
     requested = claim.requested_bytes
-    if requested is None or not view.volumes.tracks_capacity(storage_class.provisioner):
+    if not requested or not view.volumes.tracks_capacity(storage_class.provisioner):
         return None
     return [
         pool

@@ -54,7 +54,7 @@ class StaticMatching:
             volume = self._volumes.volume(name)
             if volume is None or volume.class_name != claim.class_name or not volume.is_for(claim):
                 continue
-            if _fits(volume, claim) and volume.capacity_bytes >= (claim.requested_bytes or 0):
+            if _fits(volume, claim) and volume.capacity_bytes >= claim.requested_bytes:
                 best = self._nothing()
                 best[self._topologies.mask(volume.source.topology)] = self._number_of(volume)
                 return best
@@ -78,7 +78,7 @@ class StaticMatching:
         # Each claim before this one may have taken one volume, so one more than these claims is enough.
         n_wanted = len(self.chosen) + 1
         candidates: list[Entry] = []
-        for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
+        for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes):
             n_left = n_wanted
             for index in range(start, len(entries)):
                 volume = entries[index][2]

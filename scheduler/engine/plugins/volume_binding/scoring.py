@@ -53,7 +53,7 @@ def _static(volumes: VolumeFilter, n_rows: int) -> dict[str, _ClassAmounts]:
         # `NO_VOLUME` is the index of the last entry.
         sizes = np.array([*(volume.capacity_bytes for volume in volumes.found), 0], dtype=np.int64)
         amounts.counts |= has_volume
-        amounts.requested += has_volume * (claim.requested_bytes or 0)
+        amounts.requested += has_volume * claim.requested_bytes
         amounts.capacity += sizes[chosen]
     return by_class
 
@@ -71,7 +71,7 @@ def _dynamic(volumes: VolumeFilter, view: ClusterView) -> dict[str, _ClassAmount
             np.maximum(amounts.capacity, mask * pool.capacity_bytes, out=amounts.capacity)
         counts = rows & is_reached
         amounts.counts |= counts
-        amounts.requested += counts * (claim.requested_bytes or 0)
+        amounts.requested += counts * claim.requested_bytes
     return by_class
 
 

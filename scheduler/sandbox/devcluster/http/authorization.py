@@ -30,7 +30,7 @@ class Authorizer:
         self.decision_listeners: Final[list[OnDecision]] = []
         self._store = store
 
-    def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
+    def check_resource(self, user: User, verb: str, target: Target, field_selector: str) -> None:
         """
         Raise StatusError 403 if the user may not do this to a resource.
 

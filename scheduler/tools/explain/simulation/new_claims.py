@@ -121,7 +121,7 @@ def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[Persis
     if made_for_it := [volume for volume in promised if volume is not None and volume.is_for(claim)]:
         yield from made_for_it
         return
-    for entries, start in volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
+    for entries, start in volumes.free.at_least(claim.class_name, claim.requested_bytes):
         for _, _, volume in entries[start:]:
             is_selected = claim.selector is None or claim.selector.matches(volume.labels)
             has_modes = set(claim.access_modes) <= set(volume.access_modes)
@@ -146,7 +146,7 @@ def _provisioned(
         key=name,
         resource_version="",
         class_name=storage_class.key,
-        capacity_bytes=claim.requested_bytes or 0,
+        capacity_bytes=claim.requested_bytes,
         access_modes=claim.access_modes,
         volume_mode=claim.volume_mode,
         attributes_class=claim.attributes_class,
