@@ -10,15 +10,25 @@ import pytest
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.status import Code
-from scheduler.engine.model.instructions import Instruction, WriteReservation
+from scheduler.engine.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import end_eviction, leave
+from tests.engine.core.test_group_disruption import group_seen
 from tests.support import build
-from tests.support.device_documents import device_class, resource_claim
-from tests.support.driving import NAME, attempt_of, bind_of, condition_of, evictions, kinds, settings_of
+from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.driving import (
+    NAME,
+    attempt_of,
+    bind_of,
+    condition_of,
+    each_of,
+    evictions,
+    kinds,
+    settings_of,
+)
 
 _RELEASED = "preemption: not eligible due to devices that are being released on the nominated node."
 _NO_DEVICES = "0/1 nodes are available: 1 cannot allocate all claims."
@@ -113,6 +123,47 @@ def test_no_more_pods_than_needed_are_evicted_the_least_important_first(count: i
     # Of two victims the last goes once the other is gone.
     assert evictions(instructions) == (["lower"] if count == 1 else ["low"])
     assert attempt_of(instructions).n_victims == count
+
+
+def test_a_member_evicts_for_devices_by_the_priority_of_its_group() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    _claim(cluster, "c", "d")
+    cluster.handle(group_seen("g", priority=9))
+    _run(cluster, "c", name="low", priority=5)
+    cluster.using("d", name="member", schedulingGroup={"podGroupName": "g"})
+    assert evictions(cluster.cycle()) == ["low"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_pod_that_waits_for_its_devices_gives_them_up_for_another_unless_it_shares_them(
+    *, is_answered: bool, is_shared: bool
+) -> None:
+    """Its claim would stay allocated: no controller deallocates a claim that a scheduler releases."""
+    cluster = ClaimCluster(0, ("a",))
+    cluster.show(device_slice("a", 1, bindingConditions=["ready"]))
+    _claim(cluster, "c", "d")
+    low = cluster.using("c", name="low")
+    answer = cluster.answer_to(cluster.reserve())
+    if is_answered:
+        cluster.handle(answer)
+    cluster.watch()
+    high = cluster.using("d", name="high", priority=9)
+    told = cluster.cycle()
+    if is_shared:
+        claim = cluster.server.claims["default/c"]
+        claim["status"]["reservedFor"].append({"resource": "pods", "name": "x", "uid": "x"})
+        cluster.server.put(claim)
+    if not is_answered:
+        told += cluster.handle(answer)
+    for undo in each_of(told, WriteObjects):
+        cluster.write_all(undo)
+    cluster.watch()
+    status = cluster.server.claims["default/c"].get("status", {})
+    assert [each["uid"] for each in status.get("reservedFor", ())] == (["x"] if is_shared else [])
+    cluster.pass_time(20)
+    reserved = [each.pod for each in each_of(cluster.cycles(), WriteReservation)]
+    assert reserved == ([low] if is_shared else [high])
 
 
 def test_a_claim_that_a_pod_of_higher_priority_shares_is_not_released() -> None:
