@@ -213,6 +213,7 @@ class PodLifecycle:
         if group_before is not None and group_before.key != _group_key(pod):
             # Its labels or annotations were changed.
             self._groups.note(group_before.key, None, now_s)
+            self._groups.turns.wake(group_before.key, now_s)
             self._queue.rank(pod.uid, pod.priority)
         if group_before is not None and group_before != pod.group:
             self._queue.activate(pod.uid, now_s)
