@@ -115,7 +115,10 @@ class PodLifecycle:
             self._on_gone(record, now_s)
         elif pod.node_name:
             self._follow(record, Sign.SHOWN_PLACED, pod, now_s)
-        elif self._is_ours(pod) and not _is_same_version(record.shown, pod):
+        elif pod.scheduler_name not in self._profile_names:
+            # One that counted on a node: the server was restored.
+            self._on_gone(record, now_s)
+        elif not _is_same_version(record.shown, pod):
             sign = Sign.SHOWN_ENDING if pod.terminating else Sign.SHOWN_PENDING
             if pod.unread and (record.shown is None or record.shown.unread != pod.unread):
                 instructions.append(unread_event(pod))
@@ -196,9 +199,6 @@ class PodLifecycle:
             record.binding = None
             self._records.n_unanswered -= 1
         return record, binding
-
-    def _is_ours(self, pod: Pod) -> bool:
-        return not pod.node_name and not pod.is_terminal and pod.scheduler_name in self._profile_names
 
     def _on_gone(self, record: PodRecord, now_s: float) -> Pod | None:
         placed = self._state.placed.get(record.uid)
