@@ -138,8 +138,7 @@ class GroupLives:
             ]
             self._withdraw(held, now_s)
         for key in self._lost.take_reached(now_s):
-            if (first := next(iter(self._groups.pending(key)), None)) is not None:
-                self._queue.activate(first.uid, now_s)
+            self.turns.wake(key, now_s)
         return [*cleared, *self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:

@@ -628,7 +628,8 @@ def test_members_that_succeeded_are_not_lost(driver: Driver) -> None:
     assert _told_of_loss(driver.handle(TimePassed())) == []
 
 
-def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver) -> None:
+@pytest.mark.parametrize("is_gated", [False, True], ids=["alone", "behind one with a scheduling gate"])
+def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver, *, is_gated: bool) -> None:
     """Rack a has no room for the new member; all of them together go to rack b."""
     racks(driver, a=3)
     release = {"affinity-scheduler.io/pod-group-release-after-seconds": "60"}
@@ -636,6 +637,8 @@ def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver)
     racks(driver, b=3)
     driver.lose(pods[1])
     driver.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
+    if is_gated:
+        member(driver, "w-2a", n=3, affinity=together(), annotations=release, gates=("hold",))
     member(driver, "w-3", n=3, affinity=together(), annotations=release)
     told = driver.cycles()
     assert binds(told) == {}

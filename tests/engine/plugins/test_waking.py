@@ -474,6 +474,7 @@ VOLUME_RESTRICTIONS: Final = [
     Change("2 another claim comes", None, claim("d"), False, using("c")),
     Change("2 that claim comes to another namespace", None, claim("c", namespace="b"), False, using("c")),
     Change("2 a node comes", None, PLAIN, True),
+    Change("2 a node goes, with a pod that may have the claim", PLAIN, None, True),
     Change("2 a node is relabelled", PLAIN, node("a", labels={"x": "y"}), False),
 ]
 
