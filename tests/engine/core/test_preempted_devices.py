@@ -220,6 +220,23 @@ def test_a_device_that_comes_free_is_kept_for_the_pod_that_others_left_for() -> 
     assert _bound(cluster, "high") == "a"
 
 
+@pytest.mark.parametrize("change", [None, {}, {"node_name": "elsewhere"}], ids=["gone", "taken back", "bound"])
+def test_a_device_that_a_nominated_pod_does_not_take_goes_to_the_pod_that_it_kept_out(
+    change: dict[str, str] | None,
+) -> None:
+    cluster = ClaimCluster(1, ("a",))
+    _claim(cluster, "c", "d")
+    high = cluster.using("c", name="high", priority=9, schedulingGates=[{"name": "hold"}])
+    high = cluster.update(high, nominated_node_name="a")
+    cluster.using("d", name="low")
+    assert attempt_of(cluster.cycle()).message.startswith(_NO_DEVICES)
+    if change is None:
+        cluster.lose(high)
+    else:
+        cluster.update(high, nominated_node_name="", **change)
+    assert _bound(cluster, "low") == "a"
+
+
 def test_a_pod_that_waits_for_a_device_evicts_no_other_after_a_restart() -> None:
     cluster = ClaimCluster(1, ("a", "b"))
     _claim(cluster, "c", "d", "e")
