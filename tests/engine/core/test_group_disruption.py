@@ -17,7 +17,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled
 from tests.engine.core.test_group_search import Case, Chance
-from tests.support.build import Json, pod
+from tests.support.build import Json, affinity, pod, selector, spread, term
 from tests.support.driving import NAME, Driver, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
@@ -195,6 +195,31 @@ def check_units(seed: int) -> int:
 
 def test_groups_leave_whole_only_for_higher_priorities_and_none_in_vain():
     assert sum(check_units(seed) > 1 for seed in range(150)) > 5
+
+
+@pytest.mark.parametrize(
+    ("labels", "rules"),
+    [
+        ({"app": "web"}, {"spread": [spread("rack", selector("app=web"))]}),
+        ({}, {"affinity": affinity(required=[term("zone", selector("app=web"))])}),
+    ],
+    ids=["its rack would be the emptiest", "it is the one to be near to"],
+)
+@pytest.mark.parametrize("mode", ["PodGroup", "Pod"])
+def test_no_group_is_evicted_whole_for_a_pod_that_needs_its_member_on_another_node(
+    driver: Driver, mode: str, labels: dict[str, str], rules: Json
+) -> None:
+    for name, cpu in (("a", "2"), ("b", "1")):
+        driver.node(name, labels={"rack": name, "zone": "z"}, allocatable={"cpu": cpu})
+    driver.handle(group_seen("low", 2, mode=mode))
+    for name in "ab":
+        made = member(f"low-{name}", "low", 0, name)
+        made["metadata"]["labels"] = {"app": "web"}
+        show(driver, made)
+    driver.pod("stays", labels=labels, node="a", priority=100)
+    driver.pod("p", cpu="2", priority=10, labels=labels, **rules)
+    victims, bound = settled(driver)
+    assert (victims, bound) == ((set(), {}) if mode == "PodGroup" else ({"low-a"}, {"p": "a"}))
 
 
 @VERSIONS
