@@ -18,7 +18,7 @@ from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import end_eviction, leave
 from tests.engine.core.test_group_disruption import group_seen
 from tests.support import build
-from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
 from tests.support.driving import (
     NAME,
     attempt_of,
@@ -135,9 +135,17 @@ def test_a_member_evicts_for_devices_by_the_priority_of_its_group() -> None:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(
+    ("change", "users"),
+    [
+        ({}, []),
+        ({"devices": [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": []}]}, []),
+        ({"reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}, ["x"]),
+    ],
+    ids=["alone", "as a driver tells of them", "shared"],
+)
 def test_a_pod_that_waits_for_its_devices_gives_them_up_for_another_unless_it_shares_them(
-    *, is_answered: bool, is_shared: bool
+    change: dict[str, list[Any]], users: list[str], *, is_answered: bool
 ) -> None:
     """Its claim would stay allocated: no controller deallocates a claim that a scheduler releases."""
     cluster = ClaimCluster(0, ("a",))
@@ -150,9 +158,9 @@ def test_a_pod_that_waits_for_its_devices_gives_them_up_for_another_unless_it_sh
     cluster.watch()
     high = cluster.using("d", name="high", priority=9)
     told = cluster.cycle()
-    if is_shared:
-        claim = cluster.server.claims["default/c"]
-        claim["status"]["reservedFor"].append({"resource": "pods", "name": "x", "uid": "x"})
+    claim = cluster.server.claims["default/c"]
+    for field, added in change.items():
+        claim["status"][field] = [*claim["status"].get(field, ()), *added]
         cluster.server.put(claim)
     if not is_answered:
         told += cluster.handle(answer)
@@ -160,10 +168,10 @@ def test_a_pod_that_waits_for_its_devices_gives_them_up_for_another_unless_it_sh
         cluster.write_all(undo)
     cluster.watch()
     status = cluster.server.claims["default/c"].get("status", {})
-    assert [each["uid"] for each in status.get("reservedFor", ())] == (["x"] if is_shared else [])
+    assert [each["uid"] for each in status.get("reservedFor", ())] == users
     cluster.pass_time(20)
     reserved = [each.pod for each in each_of(cluster.cycles(), WriteReservation)]
-    assert reserved == ([low] if is_shared else [high])
+    assert reserved == ([low] if users else [high])
 
 
 def test_a_claim_that_a_pod_of_higher_priority_shares_is_not_released() -> None:
