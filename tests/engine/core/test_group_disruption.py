@@ -268,6 +268,23 @@ def test_a_gang_that_takes_the_node_of_a_nominated_pod_is_held_until_its_victims
     assert not driver.machine.has_work()
 
 
+@pytest.mark.parametrize("constraints", [{}, {"topology": [{"key": "rack"}]}], ids=["anywhere", "in one rack"])
+def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
+    driver: Driver, constraints: Json
+) -> None:
+    """It would lose its nomination, and the room that is made."""
+    driver.node("n", labels={"rack": "r"}, allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, schedulingConstraints=constraints))
+    show(driver, *(member(f"on-{i}", "g", 9, "n") for i in range(2)))
+    driver.pod("low", cpu="1", node="n")
+    (waiting,) = show(driver, member("more", "g", 9))
+    driver.cycles()
+    assert driver.state.nominated.node_of(waiting.uid) == "n"
+    show(driver, member("another", "g", 0))
+    driver.cycles()
+    assert driver.state.nominated.node_of(waiting.uid) == "n"
+
+
 @pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])
 def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: tuple[int, ...]) -> None:
     """In whichever order a group's members were shown (upstream: GetEarliestPodStartTime)."""
