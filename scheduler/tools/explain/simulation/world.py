@@ -307,7 +307,7 @@ class World:
 
     def _write_all(self, instruction: WriteObjects) -> list[Instruction]:
         """Undo or give up what the writes name, each of which is of a claim."""
-        shown: list[Stimulus] = []
+        told: list[Instruction] = []
         for write in instruction.writes:
             claim = self.state.devices.claim(write.obj.key)
             if claim is None:
@@ -316,15 +316,16 @@ class World:
             match write:
                 case ClaimRelease(pod=pod):
                     left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
-                    shown.append(ObjectSeen(replace(claim, reserved_for=left, resource_version=version)))
+                    shown = replace(claim, reserved_for=left, resource_version=version)
                 case ClaimDeallocation():
-                    freed = replace(
+                    shown = replace(
                         claim, allocation=None, reserved_for=(), devices=(), resource_version=version
                     )
-                    shown.append(ObjectSeen(freed))
                 case _:
-                    shown.append(ObjectGone(claim.kind, claim.key))
-        return self._handle_all(*shown)
+                    told += self.handle(ObjectGone(claim.kind, claim.key))
+                    continue
+            told += self.handle(ObjectSeen(shown))
+        return told
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""
