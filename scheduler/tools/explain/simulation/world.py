@@ -40,7 +40,7 @@ from scheduler.engine.model.instructions import (
     WriteObjects,
     WriteReservation,
 )
-from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
+from scheduler.engine.model.object_writes import NodeSelection, StoredObject, VolumePromise
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import (
@@ -283,7 +283,7 @@ class World:
     def _write(self, reservation: WriteReservation) -> list[Instruction]:
         """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
         version = self._next_version()
-        shown: list[ObjectSeen] = []
+        made: list[StoredObject] = []
         for write in reservation.writes:
             objects: Sequence[ResourceClaim | PersistentVolume | PersistentVolumeClaim]
             match write:
@@ -300,10 +300,11 @@ class World:
                     objects = provisioned_for(selected, reservation.node_name, self.state.volumes)
                 case _:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
-            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
+            made += [replace(obj, resource_version=version) for obj in objects]
         versions = (version,) * len(reservation.writes)
-        written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
-        return self._handle_all(written, *shown)
+        uid, number = reservation.pod.uid, reservation.number
+        written = ReservationWritten(uid, versions, number=number, objects=tuple(made))
+        return self._handle_all(written, *map(ObjectSeen, made))
 
     def _write_all(self, instruction: WriteObjects) -> list[Instruction]:
         """Undo or give up what the writes name, each of which is of a claim."""
