@@ -284,7 +284,7 @@ class DeviceCluster:
         state, reservation = self.cluster.state, held.reservation
         before = dict(self.server.claims)
         if reservation is not None:
-            undo = tuple(reservation.undo(objects))
+            undo = tuple(reservation.undo(objects, is_preempted=False))
             for write in reservation.writes:
                 state.stored_with(write.obj).forget(write.obj, held.pod.uid)
             if undo:

@@ -28,7 +28,7 @@ import msgspec
 from scheduler.daemon.kube import claim_requests
 from scheduler.daemon.kube.requests import Request, second_time
 from scheduler.daemon.writes.conditions import is_pod_gone
-from scheduler.daemon.writes.sending import CLAIM, ONCE, Policy, Sender
+from scheduler.daemon.writes.sending import CLAIM, Sender
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import (
     ClaimDeallocation,
@@ -113,8 +113,15 @@ class ClaimWriter:
         return await self._repeat(lambda _: claim_requests.release_claim(write.obj, write.pod.uid), write.obj)
 
     async def deallocate(self, write: ClaimDeallocation) -> str:
-        """Take the allocation from the claim, unless it has changed. Return why that failed, empty if it did not."""
-        return await self._repeat(lambda _: claim_requests.deallocate_claim(write.obj), write.obj, ONCE)
+        """Take the allocation from the claim, unless that has changed, or another pod has it. Return as `release`."""
+        # Difference: upstream's next attempt does so if a driver has told of the devices meanwhile.
+        decided = write.obj
+
+        def is_as_decided(claim: ResourceClaim) -> bool:
+            devices = [each.allocation and _devices(each.allocation) for each in (claim, decided)]
+            return devices[0] == devices[1] and set(claim.reserved_for) <= set(decided.reserved_for)
+
+        return await self._repeat(claim_requests.deallocate_claim, decided, is_as_decided)
 
     async def delete(self, write: ClaimDeletion, pod: Pod) -> str:
         """
@@ -247,16 +254,19 @@ class ClaimWriter:
         return f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.message}"
 
     async def _repeat(
-        self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, policy: Policy = CLAIM
+        self,
+        request_for: Callable[[ResourceClaim], Request],
+        claim: ResourceClaim,
+        is_needed: Callable[[ResourceClaim], bool] = lambda _: True,
     ) -> str:
         """Send a request that may take effect twice, and is not needed for a claim that is gone. Return as `delete`."""
 
         async def attempt(number: int) -> None:
             newest = claim if number == 1 else await self._send(claim_requests.get_resource_claim(claim))
-            if newest.uid == claim.uid:
+            if newest.uid == claim.uid and is_needed(newest):
                 await self._sender.request(request_for(newest))
 
-        error = await self._sender.repeat(policy, attempt)
+        error = await self._sender.repeat(CLAIM, attempt)
         return "" if error is None or isinstance(error, NotFound) else error.message
 
     async def _send(self, request: Request) -> ResourceClaim:

@@ -84,8 +84,6 @@ EVENT: Final = Policy(
     cap_s=10.0,
     jitter=0.25,
 )
-#: A write that is not repeated: if it fails, the machine decides again.
-ONCE: Final = Policy(lambda _: False)
 #: The reads that settle a doubt.
 READING: Final = Policy(lambda _: True, n_tries=inf)
 

@@ -113,8 +113,8 @@ class EventHandlers:
         groups.upsert(group)
         self._groups.note(group.key, None, now_s)
         new = groups.get(group.key) or group
-        if old is not None and (old.min_count, old.topology) != (new.min_count, new.topology):
-            # The new minimum or topology key may let members in that the old one refused.
+        if old is None or (old.min_count, old.topology) != (new.min_count, new.topology):
+            # The new minimum or topology key may let members in that the old one refused, also of a PodGroup of before.
             self._queue.activate_each((pod.uid for pod in groups.pending(group.key)), now_s)
 
     def _on_node(self, node: Node, now_s: float) -> None:

@@ -143,11 +143,18 @@ class Attempt:
         #: The domains of `outcome.key`, and the plugins that refused a node in other domains.
         self._shared = Domains.none()
         self._refusing: set[str] = set()
+        #: The plugins that say how many members a row takes.
+        self._bounding: set[str] = set()
 
     def end(self) -> Pieces[None]:
         """Complete the outcome of a group without places."""
         yield from self.take_back(0)
-        self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        room = self._shared.room_by_value()
+        n_wanted = min(self.request.n_needed, max(len(kind.pods) for kind in self.kinds))
+        if any(0 < n < n_wanted for n in room.values()):
+            # Domains without room for all were not tried, and none of their nodes refused a member.
+            self._refusing |= self._bounding
+        self.outcome.room = room | self.outcome.room
         if not self.outcome.room and (home := self.home_of(self.request)):
             self.outcome.room[home] = 0
         for uid in self.kind_of:
@@ -300,6 +307,7 @@ class Attempt:
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
         copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, n_most or len(kind.left))
         self._refusing |= {refusal.plugin for refusal in filtered.refusals}
+        self._bounding |= {name for name, each in filtered.filters if each.copies is not None}
         for refusal in filtered.refusals:
             if refusal.plugin in self.liftable:
                 self.liftable_rows |= refusal.rows & scope

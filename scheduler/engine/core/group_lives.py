@@ -96,6 +96,13 @@ class GroupLives:
         elif self._end_incomplete(key):
             waiting = (pod.uid for pod in self._groups.pending(key) if self._waits_for_group(pod))
             self._queue.wake_each(waiting, now_s)
+        elif (
+            changed is not None
+            and not changed.node_name
+            and (changed.terminating or self._records.shown(changed.uid) is None)
+        ):
+            # Beside members on nodes a group needs no more than exist: without this one the others may have places.
+            self.turns.wake(key, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)
 
@@ -131,8 +138,7 @@ class GroupLives:
             ]
             self._withdraw(held, now_s)
         for key in self._lost.take_reached(now_s):
-            if (first := next(iter(self._groups.pending(key)), None)) is not None:
-                self._queue.activate(first.uid, now_s)
+            self.turns.wake(key, now_s)
         return [*cleared, *self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:

@@ -115,7 +115,10 @@ class PodLifecycle:
             self._on_gone(record, now_s)
         elif pod.node_name:
             self._follow(record, Sign.SHOWN_PLACED, pod, now_s)
-        elif self._is_ours(pod) and not _is_same_version(record.shown, pod):
+        elif pod.scheduler_name not in self._profile_names:
+            # One that counted on a node: the server was restored.
+            self._on_gone(record, now_s)
+        elif not _is_same_version(record.shown, pod):
             sign = Sign.SHOWN_ENDING if pod.terminating else Sign.SHOWN_PENDING
             if pod.unread and (record.shown is None or record.shown.unread != pod.unread):
                 instructions.append(unread_event(pod))
@@ -197,9 +200,6 @@ class PodLifecycle:
             self._records.n_unanswered -= 1
         return record, binding
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return not pod.node_name and not pod.is_terminal and pod.scheduler_name in self._profile_names
-
     def _on_gone(self, record: PodRecord, now_s: float) -> Pod | None:
         placed = self._state.placed.get(record.uid)
         known = record.shown or (None if placed is None else placed.pod)
@@ -213,6 +213,7 @@ class PodLifecycle:
         if group_before is not None and group_before.key != _group_key(pod):
             # Its labels or annotations were changed.
             self._groups.note(group_before.key, None, now_s)
+            self._groups.turns.wake(group_before.key, now_s)
             self._queue.rank(pod.uid, pod.priority)
         if group_before is not None and group_before != pod.group:
             self._queue.activate(pod.uid, now_s)

@@ -91,7 +91,7 @@ class Preemptions:
             if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
                 instructions.append(preempted_event(victim, preemption.preemptor, preemption.node_name))
                 self._note_deleted(victim, preemption)
-            if is_over or not self._is_end_unseen(victim.uid):
+            if is_over:
                 preemption.unseen.discard(victim.uid)
             self._note_answered_or_seen(preemption, victim.uid)
             preemption.is_given_up |= is_over

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any
+from itertools import chain, takewhile
+from typing import Any, Final
 
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
@@ -49,6 +49,9 @@ from scheduler.engine.model.stimuli import (
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
+#: Why a pod between Reserve and Bind is put back for another one, in upstream's words.
+_PREEMPTED: Final = "preempted by DefaultPreemption"
+
 
 @dataclass(slots=True)
 class _ReservedPod:
@@ -57,6 +60,7 @@ class _ReservedPod:
     `versions`: the objects that the writes have made, in their order; None before the answer. `problem`: why a write
     failed. `timed_out_s`: the longest timeout that is over, -1 before. `objects`: the newest state of what was written.
     `waits_since_s`: when an event told what the pod waits for; None without one, and once the wait is reported.
+    `is_preempted`: whether the pod gives way to another one.
     """
 
     bind: Bind
@@ -67,9 +71,11 @@ class _ReservedPod:
     timed_out_s: float = -1.0
     objects: tuple[StoredObject, ...] = ()
     waits_since_s: float | None = None
+    is_preempted: bool = False
 
     def undo(self) -> tuple[ObjectWrite[Any], ...]:
-        return tuple(write for reservation in self.reservations for write in reservation.undo(self.objects))
+        undone = (each.undo(self.objects, is_preempted=self.is_preempted) for each in self.reservations)
+        return tuple(chain.from_iterable(undone))
 
     def with_versions(self) -> Iterator[tuple[Reservation, tuple[str, ...]]]:
         """Yield each reservation with the versions of its writes; fewer than its writes if one failed."""
@@ -293,9 +299,11 @@ class Reservations:
         reports, self._reports = self._reports, []
         return reports
 
-    def failure(self, uid: str, problem: str) -> str:
-        """Return the message of a pod with reservations that is put back because of the problem."""
-        return _failure(self._pods[uid].reservations[0], problem)
+    def preempt(self, uid: str) -> str:
+        """Note that the pod gives way to another one; return the message with which it is put back."""
+        reserved = self._pods[uid]
+        reserved.is_preempted = True
+        return _failure(reserved.reservations[0], _PREEMPTED)
 
     def _end_waiting(self, uid: str, reserved: _ReservedPod) -> None:
         self.n_waiting -= 1

@@ -10,8 +10,6 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure; framework/preemp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
-
 from scheduler.engine.core.decide import fits_only_without
 from scheduler.engine.core.group_cycle import GroupCycles, GroupResult
 from scheduler.engine.core.nominator import Nominator
@@ -36,9 +34,6 @@ from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
-
-#: Why a pod between Reserve and Bind is put back, in upstream's words.
-_PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class UnfitPods:
@@ -115,7 +110,7 @@ class UnfitPods:
         evictions = self._preemptions.start(pod, node_name, to_evict, members)
         instructions: list[Instruction] = []
         for victim in reserved:
-            message = self._reservations.failure(victim.uid, _PREEMPTED)
+            message = self._reservations.preempt(victim.uid)
             instructions += self._lifecycle.on_bind_failed(victim.uid, message, now_s)
             instructions.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
         return [*instructions, *evictions]

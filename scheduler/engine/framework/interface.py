@@ -65,6 +65,9 @@ class PreFilterExtensions(ABC):
     def remove_pod(self, pod: Pod) -> None:
         """Answer from now on as if the pod had left the node."""
 
+    def count_elsewhere(self, pod: Pod, delta: int) -> None:  # noqa: B027  (few filters read other nodes' pods)
+        """Count a pod of another node out (`delta` -1), which leaves with one of this node; or in again."""
+
     @abstractmethod
     def refusal(self) -> Status | None:
         """Return why the row is refused now, None if it is not."""

@@ -134,6 +134,11 @@ class NodeUnderTrial:
         for trial in self._trials:
             trial.remove_pod(pod)
 
+    def count_elsewhere(self, pod: Pod, delta: int) -> None:
+        """See `PreFilterExtensions.count_elsewhere`."""
+        for trial in self._trials:
+            trial.count_elsewhere(pod, delta)
+
     def refusal(self) -> NodeRefusal | None:
         """Return the first refusal of the two passes, None if the node takes the pod in both."""
         return self.refusal_with_nominated() or self._first()

@@ -54,9 +54,13 @@ class Reservation(ABC):
         `versions`: the resourceVersion that each write has made.
         """
 
-    def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
-        """Return what is written if the pod is not bound. `objects`: the newest state of what was written."""
-        del objects
+    def undo(self, objects: Sequence[StoredObject], *, is_preempted: bool) -> Sequence[ObjectWrite[Any]]:
+        """
+        Return what is written if the pod is not bound.
+
+        `objects`: the newest state of what was written. `is_preempted`: whether the pod gives way to another one.
+        """
+        del objects, is_preempted
         return ()
 
     def failure(self, problem: str) -> str:

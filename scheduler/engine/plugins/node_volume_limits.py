@@ -250,11 +250,13 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
-    """Return QUEUE if a limit grew (a missing limit counts as 0) or a driver was installed."""
+    """Return QUEUE if a limit grew (a missing limit counts as 0), or ended, or a driver was installed."""
     # Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36). Difference: upstream overlooks a driver that
-    # has no limit.
-    if old is not None and new is not None and new.drivers - old.drivers:
-        return Hint.QUEUE
+    # has no limit, or none any more.
+    if old is not None and new is not None:
+        ended = old.limits.keys() - new.limits
+        if new.drivers - old.drivers or new.drivers & ended:
+            return Hint.QUEUE
     before = _NO_LIMITS if old is None else old.limits
     after = _NO_LIMITS if new is None else new.limits
     return queue_if(any(limit > before.get(driver, 0) for driver, limit in after.items()))

@@ -61,12 +61,13 @@ class VolumeRestrictions(FilterPlugin):
     storage_kinds: ClassVar = (StorageKind.CLAIM,)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return pods that free a disk or a claim, new nodes, and new claims."""
+        """Return pods that free a disk or a claim, nodes that come or go with such pods, and new claims."""
         return (
             ClusterEventWithHint(
                 Resource.POD, Action.DELETE, _hint_after_pod_deletion, needs=_helped_by_deletion
             ),
-            ClusterEventWithHint(Resource.NODE, Action.ADD),
+            # Upstream hears of no deletion, after which the claims of the node's pods count as free there too.
+            ClusterEventWithHint(Resource.NODE, Action.ADD | Action.DELETE),
             ClusterEventWithHint(
                 Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, after_named_claim, needs=changed_claim
             ),

@@ -263,7 +263,8 @@ class PodQueue:
         queued = self._pods.get(uid)
         if queued is None:
             return None
-        if queued.sub_queue is SubQueue.GATED:
+        if queued.sub_queue.waits_for_event:
+            # Pods may be evicted for one that waits for an event, say.
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, queued.timestamp_s)
             if queued.gating_plugin:
                 return None
@@ -305,18 +306,13 @@ class PodQueue:
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
     def give_back(self, queued: QueuedPod) -> None:
-        """
-        Put a popped member back at its old place: its group is placed without it, and it is tried alone.
-
-        Unless a PreEnqueue check fails: it may have been taken from where it waits for the pods evicted for it.
-        """
+        """Put a popped member back at its old place: its group is placed without it, and it is tried alone."""
         queued.is_surplus = True
         self._backlog.finish()
         queued.attempts -= 1
+        queued.sub_queue = SubQueue.ACTIVE
         self._pods[queued.uid] = queued
         self._count_rejection(queued, +1)
-        self._run_pre_enqueue(queued)
-        queued.sub_queue = SubQueue.GATED if queued.gating_plugin else SubQueue.ACTIVE
         self._put_in(queued)
 
     def on_event(

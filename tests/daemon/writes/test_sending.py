@@ -9,7 +9,6 @@ from scheduler.daemon.writes.sending import (
     CONDITION,
     DELETION,
     EVENT,
-    ONCE,
     SETTLED,
     VICTIM_CONDITION,
     Policy,
@@ -47,7 +46,6 @@ PAUSES = {
     "a pod's condition that the server is late for": (CONDITION, TIMEOUT, []),
     "an event without an answer": (EVENT, LOST, [12.5] * 11),
     "an event that the server is too busy for": (EVENT, BUSY, []),
-    "what is decided anew": (ONCE, BUSY, []),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
@@ -90,6 +91,19 @@ class GroupCluster(ClaimCluster):
         ]
         constraints = [{"matchAttribute": _FABRIC}] if is_matched else []
         self.member(name, 0, n_members, devices={"requests": requests, "constraints": constraints})
+
+
+def test_a_group_is_tried_again_once_a_rack_without_room_for_all_has_some() -> None:
+    """The rack that was tried has too few devices; no node of the other refused a member."""
+    cluster = GroupCluster({"a": [0, 0], "b": [0, 0, 0]}, {"a": "ra", "b": "rb"})
+    cluster.node("b", labels={"rack": "rb"}, allocatable={"cpu": "3"})
+    other = cluster.pod("other", node="b", cpu="1")
+    for index in range(3):
+        cluster.member(f"m{index}", 1, 3, cpu="1", annotations={REQUIRED_TOPOLOGY: "rack"})
+    assert cluster.places() == {}
+    cluster.lose(other)
+    cluster.pass_time(20)
+    assert set(cluster.places().values()) == {"b"}
 
 
 def exists(

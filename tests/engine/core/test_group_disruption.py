@@ -17,7 +17,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled
 from tests.engine.core.test_group_search import Case, Chance
-from tests.support.build import Json, pod
+from tests.support.build import Json, affinity, pod, selector, spread, term
 from tests.support.driving import NAME, Driver, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
@@ -197,6 +197,31 @@ def test_groups_leave_whole_only_for_higher_priorities_and_none_in_vain():
     assert sum(check_units(seed) > 1 for seed in range(150)) > 5
 
 
+@pytest.mark.parametrize(
+    ("labels", "rules"),
+    [
+        ({"app": "web"}, {"spread": [spread("rack", selector("app=web"))]}),
+        ({}, {"affinity": affinity(required=[term("zone", selector("app=web"))])}),
+    ],
+    ids=["its rack would be the emptiest", "it is the one to be near to"],
+)
+@pytest.mark.parametrize("mode", ["PodGroup", "Pod"])
+def test_no_group_is_evicted_whole_for_a_pod_that_needs_its_member_on_another_node(
+    driver: Driver, mode: str, labels: dict[str, str], rules: Json
+) -> None:
+    for name, cpu in (("a", "2"), ("b", "1")):
+        driver.node(name, labels={"rack": name, "zone": "z"}, allocatable={"cpu": cpu})
+    driver.handle(group_seen("low", 2, mode=mode))
+    for name in "ab":
+        made = member(f"low-{name}", "low", 0, name)
+        made["metadata"]["labels"] = {"app": "web"}
+        show(driver, made)
+    driver.pod("stays", labels=labels, node="a", priority=100)
+    driver.pod("p", cpu="2", priority=10, labels=labels, **rules)
+    victims, bound = settled(driver)
+    assert (victims, bound) == ((set(), {}) if mode == "PodGroup" else ({"low-a"}, {"p": "a"}))
+
+
 @VERSIONS
 def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
     driver: Driver, version: str
@@ -241,6 +266,23 @@ def test_a_gang_that_takes_the_node_of_a_nominated_pod_is_held_until_its_victims
     driver.cycle()
     assert {"uid-default-top", "uid-default-small"} <= set(driver.state.held_for_evictions)
     assert not driver.machine.has_work()
+
+
+@pytest.mark.parametrize("constraints", [{}, {"topology": [{"key": "rack"}]}], ids=["anywhere", "in one rack"])
+def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
+    driver: Driver, constraints: Json
+) -> None:
+    """It would lose its nomination, and the room that is made."""
+    driver.node("n", labels={"rack": "r"}, allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, schedulingConstraints=constraints))
+    show(driver, *(member(f"on-{i}", "g", 9, "n") for i in range(2)))
+    driver.pod("low", cpu="1", node="n")
+    (waiting,) = show(driver, member("more", "g", 9))
+    driver.cycles()
+    assert driver.state.nominated.node_of(waiting.uid) == "n"
+    show(driver, member("another", "g", 0))
+    driver.cycles()
+    assert driver.state.nominated.node_of(waiting.uid) == "n"
 
 
 @pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])

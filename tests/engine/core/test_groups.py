@@ -361,7 +361,10 @@ def test_a_group_is_tried_again_once_it_needs_fewer(driver: Driver, n_pods: int)
     assert len(binds(driver.cycles())) == 2
 
 
-def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(driver: Driver) -> None:
+@pytest.mark.parametrize("is_anew", [False, True], ids=["changed", "created anew"])
+def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
+    driver: Driver, *, is_anew: bool
+) -> None:
     racks(driver, b=1)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
     driver.handle(PodGroupSeen(PodGroup(key, 2)))
@@ -369,6 +372,8 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
     for index in range(2):
         driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"}, cpu="800m", affinity=near)
     assert binds(driver.cycles()) == {}
+    if is_anew:
+        driver.handle(PodGroupGone(key))
     driver.handle(PodGroupSeen(PodGroup(key, 1)))
     driver.pass_time(10.0)
     assert len(binds(driver.cycles())) == 1
@@ -592,6 +597,28 @@ def test_a_member_that_is_replaced_in_time_is_not_told(driver: Driver) -> None:
     assert driver.machine.next_wake_s(driver.now_s) is None
 
 
+@pytest.mark.parametrize("how", ["gone", "ends", "joins another group"])
+def test_a_member_that_no_longer_waits_lets_the_others_take_the_room_that_is_left(
+    driver: Driver, how: str
+) -> None:
+    """Of a group that has lost two members, as many are placed at once as wait: one has room, both have not."""
+    racks(driver, a=3)
+    lost = _placed(driver, 3)[1:]
+    for pod in lost:
+        driver.lose(pod)
+    driver.pod("other", cpu="1", node=lost[0].node_name)
+    pods = workers(driver, 2, n_needed=3, first=3)
+    assert binds(driver.cycles()) == {}
+    if how == "gone":
+        driver.lose(pods[1])
+    elif how == "ends":
+        driver.update(pods[1], terminating=True)
+    else:
+        relabelled(driver, pods[1], **{GROUP: "other", MIN_COUNT: "2"})
+    driver.pass_time(20.0)
+    assert binds(driver.cycles()) == {pods[0].name: lost[1].node_name}
+
+
 def test_members_that_succeeded_are_not_lost(driver: Driver) -> None:
     racks(driver, a=3)
     pods = _placed(driver, 3)
@@ -601,7 +628,8 @@ def test_members_that_succeeded_are_not_lost(driver: Driver) -> None:
     assert _told_of_loss(driver.handle(TimePassed())) == []
 
 
-def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver) -> None:
+@pytest.mark.parametrize("is_gated", [False, True], ids=["alone", "behind one with a scheduling gate"])
+def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver, *, is_gated: bool) -> None:
     """Rack a has no room for the new member; all of them together go to rack b."""
     racks(driver, a=3)
     release = {"affinity-scheduler.io/pod-group-release-after-seconds": "60"}
@@ -609,6 +637,8 @@ def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver)
     racks(driver, b=3)
     driver.lose(pods[1])
     driver.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
+    if is_gated:
+        member(driver, "w-2a", n=3, affinity=together(), annotations=release, gates=("hold",))
     member(driver, "w-3", n=3, affinity=together(), annotations=release)
     told = driver.cycles()
     assert binds(told) == {}

@@ -10,15 +10,25 @@ import pytest
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.status import Code
-from scheduler.engine.model.instructions import Instruction, WriteReservation
+from scheduler.engine.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import end_eviction, leave
+from tests.engine.core.test_group_disruption import group_seen
 from tests.support import build
-from tests.support.device_documents import device_class, resource_claim
-from tests.support.driving import NAME, attempt_of, bind_of, condition_of, evictions, kinds, settings_of
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
+from tests.support.driving import (
+    NAME,
+    attempt_of,
+    bind_of,
+    condition_of,
+    each_of,
+    evictions,
+    kinds,
+    settings_of,
+)
 
 _RELEASED = "preemption: not eligible due to devices that are being released on the nominated node."
 _NO_DEVICES = "0/1 nodes are available: 1 cannot allocate all claims."
@@ -115,6 +125,55 @@ def test_no_more_pods_than_needed_are_evicted_the_least_important_first(count: i
     assert attempt_of(instructions).n_victims == count
 
 
+def test_a_member_evicts_for_devices_by_the_priority_of_its_group() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    _claim(cluster, "c", "d")
+    cluster.handle(group_seen("g", priority=9))
+    _run(cluster, "c", name="low", priority=5)
+    cluster.using("d", name="member", schedulingGroup={"podGroupName": "g"})
+    assert evictions(cluster.cycle()) == ["low"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize(
+    ("change", "users"),
+    [
+        ({}, []),
+        ({"devices": [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": []}]}, []),
+        ({"reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}, ["x"]),
+    ],
+    ids=["alone", "as a driver tells of them", "shared"],
+)
+def test_a_pod_that_waits_for_its_devices_gives_them_up_for_another_unless_it_shares_them(
+    change: dict[str, list[Any]], users: list[str], *, is_answered: bool
+) -> None:
+    """Its claim would stay allocated: no controller deallocates a claim that a scheduler releases."""
+    cluster = ClaimCluster(0, ("a",))
+    cluster.show(device_slice("a", 1, bindingConditions=["ready"]))
+    _claim(cluster, "c", "d")
+    low = cluster.using("c", name="low")
+    answer = cluster.answer_to(cluster.reserve())
+    if is_answered:
+        cluster.handle(answer)
+    cluster.watch()
+    high = cluster.using("d", name="high", priority=9)
+    told = cluster.cycle()
+    claim = cluster.server.claims["default/c"]
+    for field, added in change.items():
+        claim["status"][field] = [*claim["status"].get(field, ()), *added]
+        cluster.server.put(claim)
+    if not is_answered:
+        told += cluster.handle(answer)
+    for undo in each_of(told, WriteObjects):
+        cluster.write_all(undo)
+    cluster.watch()
+    status = cluster.server.claims["default/c"].get("status", {})
+    assert [each["uid"] for each in status.get("reservedFor", ())] == users
+    cluster.pass_time(20)
+    reserved = [each.pod for each in each_of(cluster.cycles(), WriteReservation)]
+    assert reserved == ([low] if users else [high])
+
+
 def test_a_claim_that_a_pod_of_higher_priority_shares_is_not_released() -> None:
     cluster = ClaimCluster(1, ("a",))
     _claim(cluster, "shared", "d")
@@ -167,6 +226,23 @@ def test_a_device_that_comes_free_is_kept_for_the_pod_that_others_left_for() -> 
     assert attempt_of(instructions).pod.name == "middle"
     assert attempt_of(instructions).message.startswith(_NO_DEVICES)
     assert _bound(cluster, "high") == "a"
+
+
+@pytest.mark.parametrize("change", [None, {}, {"node_name": "elsewhere"}], ids=["gone", "taken back", "bound"])
+def test_a_device_that_a_nominated_pod_does_not_take_goes_to_the_pod_that_it_kept_out(
+    change: dict[str, str] | None,
+) -> None:
+    cluster = ClaimCluster(1, ("a",))
+    _claim(cluster, "c", "d")
+    high = cluster.using("c", name="high", priority=9, schedulingGates=[{"name": "hold"}])
+    high = cluster.update(high, nominated_node_name="a")
+    cluster.using("d", name="low")
+    assert attempt_of(cluster.cycle()).message.startswith(_NO_DEVICES)
+    if change is None:
+        cluster.lose(high)
+    else:
+        cluster.update(high, nominated_node_name="", **change)
+    assert _bound(cluster, "low") == "a"
 
 
 def test_a_pod_that_waits_for_a_device_evicts_no_other_after_a_restart() -> None:

@@ -32,7 +32,7 @@ class OfVolumes(Reservation):
         self.asked.append(versions)
         return self.answers[-1]
 
-    def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
+    def undo(self, objects: Sequence[StoredObject], *, is_preempted: bool) -> Sequence[ObjectWrite[Any]]:
         keys = {obj.key for obj in objects}
         return [write for write in self.writes if write.obj.key in keys]
 

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ from tests.support.build import (
     spread,
     term,
 )
-from tests.support.driving import Driver, each_of
+from tests.support.driving import NAME, Driver, each_of
 
 WEB = selector("app=web")
 
@@ -204,10 +205,11 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it(driver: Dr
     assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [two.uid]
 
 
-def test_a_pod_that_is_shown_unassigned_again_frees_its_node(driver: Driver) -> None:
+@pytest.mark.parametrize("scheduler", [NAME, "another"])
+def test_a_pod_that_is_shown_unassigned_again_frees_its_node(driver: Driver, scheduler: str) -> None:
     """The server was restored from a backup; it is about to end, and takes no node again."""
     driver.node("a", allocatable={"cpu": "1"})
-    one = driver.pod("one", node="a", cpu="1")
+    one = driver.pod("one", node="a", cpu="1", scheduler=scheduler)
     two = driver.pod("two", cpu="1")
     assert each_of(driver.cycle(), Bind) == []
     driver.update(one, node_name="", terminating=True)

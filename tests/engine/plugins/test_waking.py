@@ -474,6 +474,7 @@ VOLUME_RESTRICTIONS: Final = [
     Change("2 another claim comes", None, claim("d"), False, using("c")),
     Change("2 that claim comes to another namespace", None, claim("c", namespace="b"), False, using("c")),
     Change("2 a node comes", None, PLAIN, True),
+    Change("2 a node goes, with a pod that may have the claim", PLAIN, None, True),
     Change("2 a node is relabelled", PLAIN, node("a", labels={"x": "y"}), False),
 ]
 
@@ -483,6 +484,8 @@ NODE_VOLUME_LIMITS: Final = [
     Change("3 a limit shrinks", csi_node("a", d=2), csi_node("a", d=1), False),
     Change("3 a limit comes where none was", csi_node("a"), csi_node("a", d=1), True),
     Change("3 a driver without a limit is installed", csi_node("a"), csi_node("a", d=None), True),
+    Change("3 a driver has no limit any more", csi_node("a", d=1), csi_node("a", d=None), True),
+    Change("3 a driver with a limit goes", csi_node("a", d=1), csi_node("a"), False),
     Change("3 nodes need a driver no more", csi_driver("d", required=True), csi_driver("d"), True),
     Change("3 nodes need it from now on", csi_driver("d"), csi_driver("d", required=True), False),
     Change(

@@ -317,16 +317,14 @@ def test_a_member_that_is_given_back_was_not_tried():
     assert popped(queue).attempts == 1
 
 
-def test_a_member_that_is_given_back_is_not_tried_while_a_check_keeps_it():
-    """Pods are evicted for it, say: it was taken from where it waits for an event."""
+def test_a_member_is_not_taken_for_its_group_while_a_check_keeps_it():
+    """Pods are evicted for it, say, since it has begun to wait for an event."""
     held = set()
     queue = queue_with(REGISTRATIONS, {"Preemption": lambda pod: pod.name not in held})
     queue.add(pod("p"), 0.0)
-    reject(queue, "NodeName")
+    queued = reject(queue, "NodeName")
     held.add("p")
-    queued = queue.take("p")
-    assert queued is not None
-    queue.give_back(queued)
+    assert queue.take("p") is None
     assert (queue.can_pop(), queued.sub_queue) == (False, SubQueue.GATED)
     held.clear()
     queue.let_through_each((queued.uid,), 0.0)

@@ -68,9 +68,7 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     violating, others = reprieve_order(lower, view)
     trial = unfit.trials.at(row, view.nominated_above_on(row, unfit.context.pod))
     for unit in (*violating, *others):
-        for placed in unit:
-            if placed.row == row:
-                trial.remove_pod(placed.pod)
+        _leave(unit, trial, row)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
     evicted = _reprieve(violating, trial, row)
@@ -135,14 +133,23 @@ def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) ->
     """Reprieve each unit beside which the incoming pod still fits. Return the others."""
     evicted = []
     for unit in units:
-        on_row = [placed for placed in unit if placed.row == row]
-        for placed in on_row:
-            trial.add_pod(placed.pod)
+        for placed in unit:
+            if placed.row == row:
+                trial.add_pod(placed.pod)
+            else:
+                trial.count_elsewhere(placed.pod, 1)
         if trial.refusal() is not None:
-            for placed in on_row:
-                trial.remove_pod(placed.pod)
+            _leave(unit, trial, row)
             evicted.append(unit)
     return evicted
+
+
+def _leave(unit: EvictionUnit, trial: NodeUnderTrial, row: int) -> None:
+    for placed in unit:
+        if placed.row == row:
+            trial.remove_pod(placed.pod)
+        else:
+            trial.count_elsewhere(placed.pod, -1)
 
 
 def _by_violation(

@@ -334,7 +334,8 @@ class DeviceFilter(NodeFilter):
     @cached_property
     def _may_get_devices(self) -> Mask:
         """The rows where pods of lower priority may release devices, or where the pod waits for released devices."""
-        rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
+        priority = self._view.state.groups.preemptor_priority(self.pod)
+        rows = self._view.has_lower(priority) & (self._trials is not None)
         row = (
             self._view.state.nodes.row_by_name.get(self.pod.nominated_node_name)
             if self.pod.nominated_node_name

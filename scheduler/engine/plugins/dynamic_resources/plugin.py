@@ -121,6 +121,10 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ClusterEventWithHint(
                 Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._hint_after_pod_update
             ),
+            # Upstream's filter does not count the devices that nominated pods are to get.
+            ClusterEventWithHint(
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, needs=_needs_after_pod_deletion
+            ),
             ClusterEventWithHint(Resource.DEVICE_CLASS, both),
             ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
             # Upstream changes the slices instead.
@@ -238,6 +242,16 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         if new is None:
             return Hint.QUEUE
         return queue_if(new.uid == pod.uid and not isinstance(resolved(new, self._claim_of), str))
+
+
+def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
+    """Queue a pod after the end of a nomination, for which devices may have been kept."""
+    return queue_if(old is not None and old.nominated_node_name not in ("", old.node_name))
+
+
+def _needs_after_pod_deletion(old: Pod | None, _new: Pod | None) -> frozenset[Need] | None:
+    """Return no needs after the end of a pod that was on a node, whose claims are deallocated."""
+    return frozenset() if old is None or old.nominated_node_name in ("", old.node_name) else None
 
 
 def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:

@@ -12,7 +12,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from scheduler.engine.framework.reserving import TIME_IS_OVER, Reservation
 from scheduler.engine.model.allocations import Allocation
-from scheduler.engine.model.claim_writes import ClaimDeletion, ClaimRelease, ClaimReservation, is_reserved_for
+from scheduler.engine.model.claim_writes import (
+    ClaimDeallocation,
+    ClaimDeletion,
+    ClaimRelease,
+    ClaimReservation,
+    is_reserved_for,
+)
 from scheduler.engine.model.device_requests import ResourceClaim, special_key
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.instructions import DevicesAwaited
@@ -103,13 +109,16 @@ class ReservedClaims(Reservation):
         status: _Status = next(outcomes, "error") if problem else "success"
         return DevicesAwaited(self.pod, status, waited_s, tuple(results))
 
-    def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
+    def undo(self, objects: Sequence[StoredObject], *, is_preempted: bool) -> Sequence[ObjectWrite[Any]]:
         """Return the writes that take the pod out of its claims, and delete the claim that was created for it."""
+        # The preemptor may count on the devices, which no controller takes from a claim that a scheduler released.
         newest = {obj.key: obj for obj in objects if isinstance(obj, ResourceClaim)}
         undone: list[ObjectWrite[Any]] = []
         for decided in self.claims:
             claim = newest.pop(decided.key, decided)
             if claim.allocation is not None and is_reserved_for(claim, self.pod):
+                if is_preempted and len(claim.reserved_for) == 1:
+                    undone.append(ClaimDeallocation(claim))
                 undone.append(ClaimRelease(claim, self.pod))
         undone += [ClaimDeletion(created) for created in newest.values()]
         return undone

@@ -74,7 +74,7 @@ class AffinityTrial(CountingExtensions):
         self._view = view
         self._row = row
         self._is_exempt = is_exempt
-        self._n_required = 0
+        self._n_required = self._n_elsewhere = 0
         self._required = {key: self._n_selected(terms.required, key) for key in terms.required_keys}
         self._own = [self._here(limit, 1) for limit in terms.anti]
         self._forbidding = {} if is_exempt else self._n_forbidding()
@@ -105,9 +105,15 @@ class AffinityTrial(CountingExtensions):
                 self._existing[key].n_declaring += delta
         self._moved.append((pod, delta))
 
+    def count_elsewhere(self, pod: Pod, delta: int) -> None:
+        """Count a pod that required affinity selects: it may be the only one near, so that the row is refused."""
+        required = self._terms.required
+        self._n_elsewhere += delta * (required is not None and self._view.selects(required, pod))
+
     def refusal(self) -> Status | None:
         """Return the status of the first rule that is broken."""
-        if self._terms.required is not None and not self._affinity_is_met(self._terms.required):
+        required = self._terms.required
+        if self._n_elsewhere or (required is not None and not self._affinity_is_met(required)):
             return AFFINITY_NOT_MET
         if any(map(self._is_full, self._own)):
             return ANTI_AFFINITY_BROKEN

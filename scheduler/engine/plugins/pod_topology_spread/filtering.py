@@ -41,6 +41,7 @@ class SkewTrial(CountingExtensions):
     def __init__(self, pod: Pod, all_counted: Sequence[CountedPods], row: int) -> None:
         self._pod, self._all_counted, self._row = pod, all_counted, row
         self._moved = [0] * len(all_counted)
+        self._n_elsewhere = 0
 
     def count(self, pod: Pod, delta: int) -> None:
         """Count the pod in or out (updateWithPod)."""
@@ -52,8 +53,15 @@ class SkewTrial(CountingExtensions):
             if counted.eligible.item(self._row) and counted.constraint.selects(pod):
                 self._moved[index] += delta
 
+    def count_elsewhere(self, pod: Pod, delta: int) -> None:
+        """Count a pod that a constraint selects: its domain may become the emptiest, so that the row is refused."""
+        if pod.namespace == self._pod.namespace:
+            self._n_elsewhere += delta * any(each.constraint.selects(pod) for each in self._all_counted)
+
     def refusal(self) -> Status | None:
         """Return the status of the first constraint that the node breaks."""
+        if self._n_elsewhere:
+            return SKEWED
         for counted, n_moved in zip(self._all_counted, self._moved, strict=True):
             domain = counted.column.ids.item(self._row)
             if domain == ABSENT:

@@ -40,7 +40,7 @@ from scheduler.engine.model.instructions import (
     WriteObjects,
     WriteReservation,
 )
-from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
+from scheduler.engine.model.object_writes import NodeSelection, StoredObject, VolumePromise
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import (
@@ -283,7 +283,7 @@ class World:
     def _write(self, reservation: WriteReservation) -> list[Instruction]:
         """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
         version = self._next_version()
-        shown: list[ObjectSeen] = []
+        made: list[StoredObject] = []
         for write in reservation.writes:
             objects: Sequence[ResourceClaim | PersistentVolume | PersistentVolumeClaim]
             match write:
@@ -300,14 +300,15 @@ class World:
                     objects = provisioned_for(selected, reservation.node_name, self.state.volumes)
                 case _:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
-            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
+            made += [replace(obj, resource_version=version) for obj in objects]
         versions = (version,) * len(reservation.writes)
-        written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
-        return self._handle_all(written, *shown)
+        uid, number = reservation.pod.uid, reservation.number
+        written = ReservationWritten(uid, versions, number=number, objects=tuple(made))
+        return self._handle_all(written, *map(ObjectSeen, made))
 
     def _write_all(self, instruction: WriteObjects) -> list[Instruction]:
         """Undo or give up what the writes name, each of which is of a claim."""
-        shown: list[Stimulus] = []
+        told: list[Instruction] = []
         for write in instruction.writes:
             claim = self.state.devices.claim(write.obj.key)
             if claim is None:
@@ -316,15 +317,16 @@ class World:
             match write:
                 case ClaimRelease(pod=pod):
                     left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
-                    shown.append(ObjectSeen(replace(claim, reserved_for=left, resource_version=version)))
+                    shown = replace(claim, reserved_for=left, resource_version=version)
                 case ClaimDeallocation():
-                    freed = replace(
+                    shown = replace(
                         claim, allocation=None, reserved_for=(), devices=(), resource_version=version
                     )
-                    shown.append(ObjectSeen(freed))
                 case _:
-                    shown.append(ObjectGone(claim.kind, claim.key))
-        return self._handle_all(*shown)
+                    told += self.handle(ObjectGone(claim.kind, claim.key))
+                    continue
+            told += self.handle(ObjectSeen(shown))
+        return told
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

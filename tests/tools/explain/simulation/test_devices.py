@@ -71,3 +71,16 @@ def test_a_pod_gets_the_device_of_an_evicted_one() -> None:
     assert (claim.allocation, claim.reserved_for) == (None, ())
     assert cluster.node_of(low.uid) == ""
     cluster.audit()
+
+
+def test_a_pod_gets_the_device_of_one_that_waits_for_it() -> None:
+    """Nobody is evicted: the other is put back, and its claim is deallocated."""
+    cluster = ClaimCluster(0, ("a",))
+    for document in (device_slice("a", 1, bindingConditions=["ready"]), *map(resource_claim, "cd")):
+        cluster.show(document)
+    low = _created(cluster, "low", "c")
+    high = _created(cluster, "high", "d", priority=9)
+    assert (cluster.node_of(low.uid), cluster.node_of(high.uid), cluster.evictions) == ("", "a", [])
+    claim = cluster.state.devices.claim("default/c")
+    assert claim is not None
+    assert (claim.allocation, claim.reserved_for) == (None, ())
