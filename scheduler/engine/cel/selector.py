@@ -102,4 +102,8 @@ def compile_selector(expression: str) -> CompiledSelector | CompileError:
         plan, n_slots, nbytes = parse(expression)
     except ExpressionError as error:
         return CompileError(str(error))
+    if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
+        # Told of a manifest too, whose selectors no API server has compiled, and without any device.
+        kind = plan.kind.partition("(")[0] or type_name(plan.value)
+        return CompileError(f"must evaluate to bool, not {kind}")
     return CompiledSelector(plan.run, plan.weight, n_slots, 2000 + nbytes)

@@ -10,6 +10,7 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure; framework/preemp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+
 from scheduler.engine.core.decide import fits_only_without
 from scheduler.engine.core.group_cycle import GroupCycles, GroupResult
 from scheduler.engine.core.nominator import Nominator

@@ -49,6 +49,10 @@ def test_times_are_compared_whatever_zone_they_are_written_in(sign: str, holds: 
     assert evaluated(f"{utc} {sign} {berlin}", device_value("d", {})) is holds
 
 
+def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
+    assert compile_selector("device.driver") == CompileError("must evaluate to bool, not string")
+
+
 _NO_EXPRESSIONS = (
     "", "true && nosuch(1)", "device.driver = 'x'", "device[[1]] == 1", "device.nosuch == 1", "device.driver == 1",
     "[1, 'a'].size() == 2", "'a' + 'b' || true", "format()", "1.size() > 0",

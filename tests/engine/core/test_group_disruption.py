@@ -268,7 +268,9 @@ def test_a_gang_that_takes_the_node_of_a_nominated_pod_is_held_until_its_victims
     assert not driver.machine.has_work()
 
 
-@pytest.mark.parametrize("constraints", [{}, {"topology": [{"key": "rack"}]}], ids=["anywhere", "in one rack"])
+@pytest.mark.parametrize(
+    "constraints", [{}, {"topology": [{"key": "rack"}]}], ids=["anywhere", "in one rack"]
+)
 def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
     driver: Driver, constraints: Json
 ) -> None:

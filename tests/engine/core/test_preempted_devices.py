@@ -228,7 +228,9 @@ def test_a_device_that_comes_free_is_kept_for_the_pod_that_others_left_for() -> 
     assert _bound(cluster, "high") == "a"
 
 
-@pytest.mark.parametrize("change", [None, {}, {"node_name": "elsewhere"}], ids=["gone", "taken back", "bound"])
+@pytest.mark.parametrize(
+    "change", [None, {}, {"node_name": "elsewhere"}], ids=["gone", "taken back", "bound"]
+)
 def test_a_device_that_a_nominated_pod_does_not_take_goes_to_the_pod_that_it_kept_out(
     change: dict[str, str] | None,
 ) -> None:

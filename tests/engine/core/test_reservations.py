@@ -33,6 +33,7 @@ class OfVolumes(Reservation):
         return self.answers[-1]
 
     def undo(self, objects: Sequence[StoredObject], *, is_preempted: bool) -> Sequence[ObjectWrite[Any]]:
+        del is_preempted
         keys = {obj.key for obj in objects}
         return [write for write in self.writes if write.obj.key in keys]
 

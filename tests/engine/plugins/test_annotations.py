@@ -66,7 +66,8 @@ def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(dr
         (8, "a"),
         (
             9,
-            f"0/1 nodes are available: annotation {AFFINITY}: $.nodeAffinity: more than 64 alternatives with the spec's.",
+            f"0/1 nodes are available: annotation {AFFINITY}: $.nodeAffinity:"
+            " more than 64 alternatives with the spec's.",
         ),
     ],
 )
