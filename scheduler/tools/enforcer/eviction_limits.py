@@ -34,7 +34,8 @@ class RecentEvictions:
         while self.next_free_s() <= now_s:
             self._past.popleft()
         past, pod, limits = [each for _, each in self._past], eviction.pod, self._limits
-        n_declared = sum(each.declaring_namespace == eviction.declaring_namespace for each in past)
+        declared_in = eviction.violation.pod.namespace
+        n_declared = sum(each.violation.pod.namespace == declared_in for each in past)
         return (
             len(past) < limits.evictions
             and sum(each.pod.namespace == pod.namespace for each in past) < limits.evictions_per_namespace
@@ -90,7 +91,7 @@ def too_many(
 
 def shares_of(planned: PlannedEviction) -> list[EvictionShare]:
     """Return the shares that the eviction counts for: of the rule's namespace, and of the pod's if it is another."""
-    own = EvictionShare(planned.declaring_namespace, by_others=False)
+    own = EvictionShare(planned.violation.pod.namespace, by_others=False)
     if planned.pod.namespace == own.namespace:
         return [own]
     return [own, EvictionShare(planned.pod.namespace, by_others=True)]

@@ -33,12 +33,11 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """A pod to evict, the broken rule, its declarer's namespace, and for anti-affinity the other pod that breaks it."""
+    """A pod to evict, the broken rule, and for anti-affinity the other pod that breaks it."""
 
     pod: Pod
     violation: Violation
     other: Pod | None
-    declaring_namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class EvictionPlanner:
         unfixable: list[Violation] = []
         #: Rows of the pods to evict, by each matcher that selects them.
         gone: dict[PodMatcher, list[int]] = {}
-        declaring = [(self._state.placed[each.uid], each) for each in due]
+        declaring = [(self._state.placed[each.pod.uid], each) for each in due]
         rules = {each.rule.matcher: each.rule for _, each in declaring}
         for placed, violation in sorted(declaring, key=lambda each: _seniority(each[0].pod), reverse=True):
             matcher = violation.rule.matcher
@@ -105,7 +104,7 @@ class EvictionPlanner:
                 continue
             if self._would_be_first(placed, violation, gone.get(matcher, ())):
                 continue
-            evictions.append(PlannedEviction(placed.pod, violation, None, placed.pod.namespace))
+            evictions.append(PlannedEviction(placed.pod, violation, None))
             for other, rule in rules.items():
                 if selects(self._state, rule, placed.label_set):
                     gone.setdefault(other, []).append(placed.row)
@@ -121,7 +120,7 @@ class EvictionPlanner:
         return has_keys and n_staying(self._state, rule, gone) <= 1
 
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> EvictionPlan:
-        violations = [each for each in due if each.uid not in leaving]
+        violations = [each for each in due if each.pod.uid not in leaving]
         participants = self._participants(violations, leaving)
         self._tightest = {uid: self._tightest_so_far(uid, each) for uid, each in participants.items()}
         evictions: list[PlannedEviction] = []
@@ -137,12 +136,7 @@ class EvictionPlanner:
                 _apply_own_rules(participant)
             else:
                 violation, other = broken
-                declaring = self._state.placed[violation.uid].pod
-                evictions.append(
-                    PlannedEviction(
-                        participant.placed.pod, violation, other or declaring, declaring.namespace
-                    )
-                )
+                evictions.append(PlannedEviction(participant.placed.pod, violation, other or violation.pod))
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
     def _tightest_so_far(self, uid: str, participant: _Participant) -> tuple[PodSpec, int]:
@@ -172,9 +166,8 @@ class EvictionPlanner:
                 domain = domains[matcher, key, domain_id] = _Domain(members)
                 for uid, placed in members.items():
                     participants.setdefault(uid, _Participant(placed)).member_of.append(domain)
-            declaring = participants.setdefault(
-                violation.uid, _Participant(self._state.placed[violation.uid])
-            )
+            uid = violation.pod.uid
+            declaring = participants.setdefault(uid, _Participant(self._state.placed[uid]))
             declaring.declares.append((domain, violation))
         return participants
 
@@ -186,7 +179,7 @@ def _seniority(pod: Pod) -> tuple[int, str, str]:
 
 def _max_staying(domain: _Domain, violation: Violation) -> int:
     """Return the most members that may stay for the rule to hold; the declaring pod counts if it is a member."""
-    return violation.most - 1 + (violation.uid in domain.members)
+    return violation.most - 1 + (violation.pod.uid in domain.members)
 
 
 def _rule_against(participant: _Participant) -> tuple[Violation, Pod | None] | None:

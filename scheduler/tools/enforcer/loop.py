@@ -213,8 +213,8 @@ class EnforcerDaemon(daemon.Daemon):
         status, state = self._enforcer.status, self._enforcer.state
         return [
             BrokenRule(
-                state.placed[broken.uid].pod,
-                violation_report(state, broken, broken.uid, None),
+                broken.pod,
+                violation_report(state, broken),
                 tuple(each.pod for each in status.evictions if each.violation == broken),
             )
             for broken in status.violations

@@ -20,17 +20,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
-from scheduler.engine.framework.kinds import STORES
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import (
-    NodeGone,
-    NodeSeen,
-    ObjectGone,
-    ObjectSeen,
-    PodGone,
-    PodSeen,
-    Stimulus,
-)
+from scheduler.engine.model.stimuli import PodGone, PodSeen, Stimulus, WatchEvent
 from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.tools.enforcer.eviction_limits import (
@@ -52,6 +43,7 @@ from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.rules import RuleIndex
 from scheduler.tools.enforcer.violations import Violation, selects, violation_report, violations
 from scheduler.tools.explain.declared_rules import DeclaredRule
+from scheduler.tools.explain.simulation.watch_events import apply_event
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200
@@ -130,27 +122,21 @@ class Enforcer:
     def apply(self, stimulus: Stimulus) -> None:
         """Update the state and the index of rules."""
         match stimulus:
-            case PodSeen(pod) if pod.node_name and not pod.is_terminal:
+            case PodSeen(pod) if pod.is_terminal:
+                self._remove_pod(pod.uid)
+            case PodSeen(pod) if pod.node_name:
                 if self._placed_since_check is not None and pod.uid not in self.state.placed:
                     self._placed_since_check.add(pod.uid)
                 if pod.uid in self._evicted_uids and not pod.terminating:
                     pod = replace(pod, terminating=True)
                 self.state.upsert_pod(pod)
                 self.index.sync_pod(pod.uid)
-            case PodSeen(pod) if pod.is_terminal:
-                self._remove_pod(pod.uid)
+            case PodSeen():
+                pass  # a pod without a node breaks no rule
             case PodGone(uid):
                 self._remove_pod(uid)
-            case NodeSeen(node):
-                self.state.upsert_node(node)
-            case NodeGone(name):
-                self.state.remove_node(name)
-            case ObjectSeen(obj):
-                STORES[obj.kind].upsert(self.state, obj)
-            case ObjectGone(kind, key):
-                STORES[kind].remove(self.state, kind, key)
-            case _:
-                pass  # pods without a node, and kinds that only the scheduler reads
+            case _ if isinstance(stimulus, WatchEvent):
+                apply_event(self.state, stimulus)
 
     def _remove_pod(self, uid: str) -> None:
         self.state.remove_pod(uid)
@@ -188,7 +174,7 @@ class Enforcer:
     def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
         periods: dict[tuple[str, DeclaredRule], _BrokenPeriod] = {}
         for violation in violations:
-            key = (violation.uid, violation.rule)
+            key = (violation.pod.uid, violation.rule)
             periods[key] = self._periods.get(key) or _BrokenPeriod(now_s, self._cause(violation))
         self._periods = periods
         self._placed_since_check = set()
@@ -196,7 +182,7 @@ class Enforcer:
     def _cause(self, violation: Violation) -> ViolationCause:
         if self._placed_since_check is None:
             return ViolationCause.UNKNOWN
-        if violation.uid in self._placed_since_check:
+        if violation.pod.uid in self._placed_since_check:
             return ViolationCause.PLACEMENT
         if violation.is_affinity:
             return ViolationCause.CHANGE
@@ -215,9 +201,9 @@ class Enforcer:
         """Return whether the rule has been broken for long enough to act; if not, note when to check again."""
         wait_s = self._limits.settle_s
         if violation.is_affinity:
-            own_s = self.state.placed[violation.uid].pod.affinity_grace_s
+            own_s = violation.pod.affinity_grace_s
             wait_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
-        return self._is_time(self._periods[violation.uid, violation.rule].since_s + wait_s, now_s)
+        return self._is_time(self._periods[violation.pod.uid, violation.rule].since_s + wait_s, now_s)
 
     def _is_time(self, at_s: float, now_s: float) -> bool:
         """Return whether `at_s` has come; otherwise the next check is then at the latest."""
@@ -228,31 +214,26 @@ class Enforcer:
     def _in_grace(self, enforced: Iterable[Violation], plan: EvictionPlan) -> Counter[str]:
         """Return the pods that wait for a match of their enforced affinity, by namespace."""
         planned_uids = {each.pod.uid for each in plan.evictions}
-        waiting = (each.uid for each in enforced if each.is_affinity and each.uid not in planned_uids)
-        unfixable = (each.uid for each in plan.unfixable if each.is_affinity)
-        return self._by_namespace(waiting) - self._by_namespace(unfixable)
-
-    def _by_namespace(self, uids: Iterable[str]) -> Counter[str]:
-        return Counter(self.state.placed[uid].pod.namespace for uid in uids)
+        waiting = (each.pod for each in enforced if each.is_affinity and each.pod.uid not in planned_uids)
+        unfixable = (each.pod for each in plan.unfixable if each.is_affinity)
+        return Counter(pod.namespace for pod in waiting) - Counter(pod.namespace for pod in unfixable)
 
     def _reports(self, violations: Iterable[Violation], now_s: float) -> list[EnforcerInstruction]:
         """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
         reports: list[EnforcerInstruction] = []
         for violation in violations:
-            rule = violation.rule
-            period = self._periods[violation.uid, rule]
+            pod, rule = violation.pod, violation.rule
+            period = self._periods[pod.uid, rule]
             has_grace = violation.is_affinity and not rule.enforced
             wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
-            reported = self._reported.setdefault(violation.uid, set())
+            reported = self._reported.setdefault(pod.uid, set())
             if rule in reported or not self._is_time(period.since_s + wait_s, now_s):
                 continue
             if len(reports) == _MAX_REPORTS_PER_CHECK:
                 self.wake_s = now_s
                 break
             reported.add(rule)
-            pod = self.state.placed[violation.uid].pod
-            report = violation_report(self.state, violation, pod.uid, None)
-            reports.append(ReportViolation(pod, report, period.cause))
+            reports.append(ReportViolation(pod, violation_report(self.state, violation), period.cause))
         return reports
 
     def _eviction_instructions(
@@ -271,7 +252,7 @@ class Enforcer:
                 self.status.waiting["share"] += 1
             elif self._may_evict(planned, now_s):
                 self._in_flight = planned if self._acts else None
-                report = violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
+                report = violation_report(self.state, planned.violation, planned.other)
                 instructions.append(Evict(planned.pod, report))
         return instructions
 

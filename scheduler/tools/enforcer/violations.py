@@ -37,7 +37,7 @@ from scheduler.tools.explain.declared_rules import DeclaredRule, relaxed_rules_o
 class Violation:
     """A broken rule of one pod. `most`: the most selected pods of its domain, for anti-affinity."""
 
-    uid: str
+    pod: Pod
     row: int
     rule: DeclaredRule
     most: int
@@ -76,7 +76,9 @@ def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
             rows = ((uid, row, *broken[is_own]) for uid, row, is_own in pods)
             n_before = len(found)
             found += (
-                Violation(uid, row, rule, most.item(row)) for uid, row, at, most in rows if at.item(row)
+                Violation(state.placed[uid].pod, row, rule, most.item(row))
+                for uid, row, at, most in rows
+                if at.item(row)
             )
             if len(found) > n_before:
                 continue
@@ -172,17 +174,14 @@ def n_staying(state: ClusterState, rule: DeclaredRule, gone: Sequence[int] = ())
     return max(int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.keys)
 
 
-def violation_report(
-    state: ClusterState, violation: Violation, about: str, other: Pod | None
-) -> ViolationReport:
-    """Return the violation as text, for an event about the pod with UID `about`. O(nodes + pods of the domain)."""
-    rule = violation.rule
+def violation_report(state: ClusterState, violation: Violation, other: Pod | None = None) -> ViolationReport:
+    """Return the violation as text, with a pod that breaks it if none is given. O(nodes + pods of the domain)."""
+    rule, pod = violation.rule, violation.pod
     if other is None and not violation.is_affinity:
         staying = (placed.pod for placed in staying_in_domain(state, violation))
-        other = next((pod for pod in staying if pod.uid not in (about, violation.uid)), None)
+        other = next((each for each in staying if each.uid != pod.uid), None)
     domains = ", ".join(_domain_text(state, violation.row, key) for key in rule.keys)
-    declared_in = state.placed[violation.uid].pod.namespace
-    return ViolationReport(violation.side, rule.enforced, rule_text(rule), domains, other, declared_in)
+    return ViolationReport(violation.side, rule.enforced, rule_text(rule), domains, other, pod.namespace)
 
 
 def rule_text(rule: DeclaredRule) -> str:

@@ -20,14 +20,7 @@ from scheduler.engine.core.group_holes import HoleSearch
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import (
-    PodGone,
-    PodGroupGone,
-    PodGroupSeen,
-    PodGroupsServed,
-    PodSeen,
-    Stimulus,
-)
+from scheduler.engine.model.stimuli import PodGone, PodSeen, Stimulus
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.enforcer.instructions import Move
@@ -55,7 +48,7 @@ class WaitingGroups:
         self._waits: dict[GroupKey, _Wait] = {}
 
     def apply(self, stimulus: Stimulus) -> None:
-        """Follow members that come, change, and are bound or gone, and the PodGroups."""
+        """Follow members that come, change, and are bound or gone."""
         groups = self._state.groups
         match stimulus:
             case PodSeen(pod) if pod.group is not None and not pod.node_name and not pod.is_terminal:
@@ -66,14 +59,6 @@ class WaitingGroups:
                 if (known := self._pending.pop(uid, None)) is not None:
                     groups.remove_pending(known)
                     self._state.nominate(known, "")
-            case PodGroupSeen(group):
-                groups.upsert(group)
-            case PodGroupGone(key):
-                groups.remove(key)
-            case PodGroupsServed(kind, is_served):
-                groups.serve(kind, is_served=is_served)
-            case _:
-                pass
 
     def next_move(self, may_move: Callable[[Pod], bool], now_s: float) -> Pieces[Move | None]:
         """Return the first of the moves for one group that are due; None without any. One search at most."""
