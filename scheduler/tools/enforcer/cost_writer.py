@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.requests import MERGE, Request, escaped
 from scheduler.daemon.loop.slices import in_pieces
-from scheduler.engine.model.pods import DELETION_COST, WRITTEN_DELETION_COST
+from scheduler.engine.model.pods import DELETION_COST, WRITTEN_DELETION_COST, Pod
 from scheduler.errors import ApiError
 from scheduler.tools.enforcer.deletion_costs import COST_PERIOD_S, DeletionCosts, WriteDeletionCost
 from scheduler.tools.enforcer.reports import EnforcementReporter
-from scheduler.tools.enforcer.requests import annotate_pod
 
 _TIMEOUT_S: Final = 10.0
 #: How soon to look again whether this instance may act.
 _ASK_AGAIN_S: Final = 1.0
+
+
+def annotate_pod(pod: Pod, annotations: Mapping[str, str]) -> Request:
+    """Return a request that annotates this pod; Conflict if it is not of this version any more."""
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
+    path = f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}"
+    return Request.writing("patch", path, {"metadata": metadata}, MERGE)
 
 
 class CostWriter:

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.daemon.kube.client import KubeClient
-from scheduler.daemon.kube.requests import get_pod, patch_pod_status
+from scheduler.daemon.kube.requests import Request, escaped, get_pod, patch_pod_status
 from scheduler.daemon.kube.responses import decode_written
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import ApiError, Conflict, NotFound, Throttled
 from scheduler.tools.enforcer.instructions import EvictionResult
-from scheduler.tools.enforcer.requests import evict_pod
 
 #: Longer than the 10.5 s for which the server retries after conflicts, a wrong uid included (`EvictionsRetry`).
 TIMEOUT_S: Final = 15.0
@@ -38,6 +37,22 @@ class EvictionOutcome:
 
 
 _NO_LEADER: Final = EvictionOutcome(EvictionResult.FAILED, "this enforcer no longer leads, or stops")
+
+
+def evict_pod(pod: Pod) -> Request:
+    """
+    Return a request that evicts this pod, and no other of its name. A PodDisruptionBudget may forbid it (429).
+
+    Source: policy/v1 Eviction; pkg/registry/core/pod/storage/eviction.go (1.36).
+    """
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    path = f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}/eviction"
+    return Request.writing("create", path, eviction)
 
 
 async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:

@@ -10,7 +10,7 @@ from scheduler.daemon.kube import requests
 from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.framework.kinds import Asker
 from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect
-from scheduler.tools.enforcer import requests as enforcer_requests
+from scheduler.tools.enforcer.cost_writer import annotate_pod
 from tests.support import build
 from tests.support.enforcer_driver import REQUIRED, rules
 from tests.support.enforcer_process import enforcing, shop
@@ -47,7 +47,7 @@ def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
 
 def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
     (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
-    request = enforcer_requests.annotate_pod(decoded(build.pod("p")), {})
+    request = annotate_pod(decoded(build.pod("p")), {})
     assert list(granted([role])) == [needed(request)]
 
 
