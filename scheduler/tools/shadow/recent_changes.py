@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -18,7 +17,7 @@ from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
+from scheduler.tools.explain.simulation.watch_events import applied, apply_event, reversal
 from scheduler.tools.shadow.orders import ChangeKey
 
 #: Changes that can be taken back; each costs up to two decisions per difference.
@@ -30,11 +29,10 @@ _SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvent:
-    """An event that changed the state, and its reversal. `what`: the object, for people. `key`: the object's."""
+    """The reversal of an event that changed the state. `what`: the object, for people. `key`: the object's."""
 
     what: str
     key: ChangeKey
-    event: WatchEvent
     reversal: WatchEvent
     at_s: float
 
@@ -68,7 +66,7 @@ class RecentChanges:
         Changes of the pods with the UIDs `but` are not left out. The state is restored before each yield.
         """
         for left_out in _left_out(self._recent(now_s, but)):
-            with self._without(left_out):
+            with applied(self._state, (change.reversal for change in reversed(left_out))):
                 is_explained = agrees()
             if is_explained:
                 yield left_out
@@ -79,17 +77,6 @@ class RecentChanges:
             for change in self._changes
             if now_s - change.at_s <= self._window_s and change.key[1] not in but
         ]
-
-    @contextmanager
-    def _without(self, changes: Sequence[AppliedEvent]) -> Iterator[None]:
-        with self._state.devices.order_kept():
-            for one in reversed(changes):
-                apply_event(self._state, one.reversal)
-            try:
-                yield
-            finally:
-                for one in changes:
-                    apply_event(self._state, one.event)
 
 
 def _left_out(recent: Sequence[AppliedEvent]) -> Iterator[Sequence[AppliedEvent]]:
@@ -116,11 +103,11 @@ def _change(state: ClusterState, event: WatchEvent, now_s: float) -> AppliedEven
         return None
     match event if isinstance(event, _SEEN) else undo:
         case PodSeen(pod):
-            return AppliedEvent(pod.key, ("Pod", pod.uid), event, undo, now_s)
+            return AppliedEvent(pod.key, ("Pod", pod.uid), undo, now_s)
         case NodeSeen(node):
-            return AppliedEvent(f"node {node.name}", ("Node", node.name), event, undo, now_s)
+            return AppliedEvent(f"node {node.name}", ("Node", node.name), undo, now_s)
         case ObjectSeen(obj) if KINDS[obj.kind].resource is not None:
-            return AppliedEvent(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
+            return AppliedEvent(f"{obj.kind} {obj.key}", (obj.kind, obj.key), undo, now_s)
     return None
 
 

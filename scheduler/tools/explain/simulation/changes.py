@@ -8,7 +8,7 @@ machine; no pod is assumed, so that there is nothing else to take back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
@@ -55,7 +55,7 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, 
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.new_claims import freed_claims
-from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
+from scheduler.tools.explain.simulation.watch_events import applied
 
 _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
 
@@ -67,20 +67,9 @@ def node_after(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, change
     return decision.node_name if isinstance(decision, ScheduleResult) else None
 
 
-@contextmanager
-def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[None]:
+def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> AbstractContextManager[None]:
     """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
-    reversals: list[WatchEvent] = []
-    with state.devices.order_kept():
-        for change in changes:
-            for event in _events_of(change, pod, state):
-                reversals += filter(None, [reversal(state, event)])
-                apply_event(state, event)
-        try:
-            yield
-        finally:
-            for event in reversed(reversals):
-                apply_event(state, event)
+    return applied(state, (event for change in changes for event in _events_of(change, pod, state)))
 
 
 def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:

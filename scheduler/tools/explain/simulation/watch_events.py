@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 from scheduler.engine.framework.kinds import STORES
@@ -62,6 +64,21 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
 def _drop_pod(state: ClusterState, uid: str) -> None:
     state.nominated.remove(uid)
     state.remove_pod(uid)
+
+
+@contextmanager
+def applied(state: ClusterState, events: Iterable[WatchEvent]) -> Iterator[None]:
+    """Let the state be as after the events within the block; each is asked for once the one before is applied."""
+    reversals: list[WatchEvent] = []
+    with state.devices.order_kept():
+        for event in events:
+            reversals += filter(None, [reversal(state, event)])
+            apply_event(state, event)
+        try:
+            yield
+        finally:
+            for event in reversed(reversals):
+                apply_event(state, event)
 
 
 def reversal(state: ClusterState, event: WatchEvent) -> WatchEvent | None:
