@@ -35,8 +35,8 @@ from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.tools.shadow.differences import count_best
-from scheduler.tools.shadow.report import Cause
+from scheduler.tools.shadow.differences import count_best, difference_of
+from scheduler.tools.shadow.report import Cause, Difference
 
 #: Decisions on each member, beyond those of the search.
 _MOST_TRIES: Final = 6
@@ -55,16 +55,10 @@ class GroupBinds:
         """Add a member that is bound to the node."""
         self.members[pod.uid], self.nodes[pod.uid], self.last_s = pod, node_name, now_s
 
-
-@dataclass(frozen=True, slots=True)
-class Worse:
-    """Why the other placement is not as good: what is wrong with `node`, where the other scheduler placed `pod`."""
-
-    cause: Cause
-    pod: Pod
-    node: str
-    here: str
-    text: str
+    def difference(self, member: Pod, cause: Cause, here: str, text: str) -> Difference:
+        """Return what is wrong with the node of the member."""
+        text = f"pod group {self.key.text}: {text}"
+        return difference_of(member, cause, self.nodes[member.uid], here, text)
 
 
 class GroupComparison:
@@ -78,8 +72,8 @@ class GroupComparison:
         with self._pending(members):
             return bool((yield from self._places(key, list(members.values()))))
 
-    def worse(self, binds: GroupBinds) -> Pieces[Worse | None]:
-        """Return why the placement is not as good as ours; None if it is."""
+    def worse(self, binds: GroupBinds) -> Pieces[Difference | None]:
+        """Return for one member why the placement is not as good as ours; None if it is."""
         with self._pending(binds.members):
             return (yield from self._worse(binds))
 
@@ -119,7 +113,7 @@ class GroupComparison:
         yield from assumed.take_all_back()
         return places
 
-    def _worse(self, binds: GroupBinds) -> Pieces[Worse | None]:
+    def _worse(self, binds: GroupBinds) -> Pieces[Difference | None]:
         members = list(binds.members.values())
         request, first = self._request(binds.key, members), members[0]
         if request is None:
@@ -128,7 +122,7 @@ class GroupComparison:
         here = ours.get(first.uid, "")
         if len(request.members) < request.n_needed:
             text = f"it has {len(members)} places, the group needs {request.n_needed}"
-            return Worse(Cause.RULE, first, binds.nodes[first.uid], here, text)
+            return binds.difference(first, Cause.RULE, here, text)
         if _by_kind(members, ours) == _by_kind(members, binds.nodes):
             return None
         for name, topology in (
@@ -144,7 +138,7 @@ class GroupComparison:
                 if n_there > (1 if is_required else max(1, n_here)):
                     text = f"it is in {n_there} domains of {keys[-1]}, here in {n_here}"
                     cause = Cause.RULE if is_required else Cause.SCORE
-                    return Worse(cause, first, binds.nodes[first.uid], here, text)
+                    return binds.difference(first, cause, here, text)
         return (yield from self._in_turn(binds, request, here))
 
     def _n_domains(self, keys: Sequence[str], nodes: Mapping[str, str], uids: Sequence[str]) -> int:
@@ -164,7 +158,7 @@ class GroupComparison:
                 return shared
         return request.rows
 
-    def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Pieces[Worse | None]:
+    def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Pieces[Difference | None]:
         """Place each member once its node is one of the best. Return why that failed; None if it did not."""
         rows, assumed = self._shared_rows(binds, request), self._assumed(binds.key, len(request.members))
         left, behind = list(request.members), None
@@ -181,7 +175,7 @@ class GroupComparison:
                     )
                 if pod is None:
                     text = f"{binds.nodes[left[0].uid]} is refused here beside the other members"
-                    return Worse(Cause.RULE, left[0], binds.nodes[left[0].uid], here, text)
+                    return binds.difference(left[0], Cause.RULE, here, text)
                 left.remove(pod)
                 yield
         except (OutOfDecisionsError, CycleBrokenError):
@@ -190,8 +184,8 @@ class GroupComparison:
             finished(assumed.take_all_back())
         if behind is None:
             return None
-        node = binds.nodes[behind.uid]
-        return Worse(Cause.SCORE, behind, node, here, f"no order of the members makes {node} one of the best")
+        text = f"no order of the members makes {binds.nodes[behind.uid]} one of the best"
+        return binds.difference(behind, Cause.SCORE, here, text)
 
     def _place(self, assumed: AssumedPlaces, pod: Pod, node: str, rows: Mask | None) -> bool:
         """Place the member on the node if it fits there; with `rows`, only if none of them has more points."""

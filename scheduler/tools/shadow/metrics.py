@@ -34,7 +34,8 @@ class ShadowMetrics(ControllerMetrics):
         """Read the comparison's numbers at every scrape. Call once."""
         counts = shadow.counts
         self._callback(
-            COMPARED, lambda: {"bound": counts.bound, "pending": counts.pending, "unseen": counts.unseen}
+            COMPARED,
+            lambda: {"bound": counts.n_bound, "pending": counts.n_pending, "unseen": counts.n_unseen},
         )
-        self._callback(ALIKE, lambda: {"bound": counts.alike, "pending": counts.same_reasons})
+        self._callback(ALIKE, lambda: {"bound": counts.n_alike, "pending": counts.n_same_reasons})
         self._callback(DIFFERENT, lambda: {cause.value: shadow.causes[cause] for cause in Cause})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from scheduler.tools.explain.formats.explanation import API_VERSION, JsonStruct
+from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 
 
 class Cause(StrEnum):
@@ -40,7 +40,7 @@ class Difference(JsonStruct, frozen=True, kw_only=True):
     explanation: str
 
 
-class ShadowReport(JsonStruct, frozen=True, kw_only=True):
+class ShadowReport(Document, frozen=True, kw_only=True):
     """
     What was compared, and the differences; `n_more_differences` of them are left out.
 
@@ -51,7 +51,6 @@ class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     about ten others.
     """
 
-    api_version: str = API_VERSION
     kind: str = "ShadowReport"
     scheduler: str
     n_bound: int

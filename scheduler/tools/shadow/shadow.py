@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Final
 
@@ -70,12 +70,12 @@ _MAX_SCHEDULERS: Final = 10
 class Counts:
     """The numbers of a `ShadowReport`."""
 
-    bound: int = 0
-    alike: int = 0
-    tied: int = 0
-    unseen: int = 0
-    pending: int = 0
-    same_reasons: int = 0
+    n_bound: int = 0
+    n_alike: int = 0
+    n_tied: int = 0
+    n_unseen: int = 0
+    n_pending: int = 0
+    n_same_reasons: int = 0
 
 
 class Shadow:
@@ -128,7 +128,7 @@ class Shadow:
         """Compare nothing for a while, since a watch is interrupted."""
         self._compares_from_s = now_s + INTERRUPTED_S
         self._races.interrupt()
-        self.counts.unseen += sum(len(binds.members) for binds in self._bound_groups.values())
+        self.counts.n_unseen += sum(len(binds.members) for binds in self._bound_groups.values())
         self._bound_groups.clear()
 
     def _is_current(self, now_s: float) -> bool:
@@ -162,15 +162,10 @@ class Shadow:
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
-        counts, kept, order = self.counts, self._races.kept(), tuple(Cause)
+        kept, order = self._races.kept(), tuple(Cause)
         return ShadowReport(
             scheduler=self.scheduler_name,
-            n_bound=counts.bound,
-            n_alike=counts.alike,
-            n_tied=counts.tied,
-            n_pending=counts.pending,
-            n_same_reasons=counts.same_reasons,
-            n_unseen=counts.unseen,
+            **asdict(self.counts),
             causes={cause: self.causes[cause] for cause in order if self.causes[cause]},
             differences=tuple(sorted(kept, key=lambda each: order.index(each.cause))),
             n_more_differences=self.causes.total() - len(kept),
@@ -197,7 +192,7 @@ class Shadow:
         placed = self.state.placed.get(pod.uid)
         if self.compares and (placed is None or placed.pod.node_name != node):
             if waiting is None or not self._is_current(now_s):
-                self.counts.unseen += 1
+                self.counts.n_unseen += 1
             else:
                 self._recent.apply(PodGone(pod.uid), now_s)
                 self._compare_bind(waiting, node, now_s)
@@ -255,12 +250,12 @@ class Shadow:
         if (key := self.state.groups.key_of(pod)) is not None:
             self._bound_groups.setdefault(key, GroupBinds(key)).add(pod, node, now_s)
             return
-        self.counts.bound += 1
+        self.counts.n_bound += 1
         decision = self._decide(pod)
         n_best = count_best(decision, self.state, node)
         if n_best:
-            self.counts.alike += 1
-            self.counts.tied += n_best > 1
+            self.counts.n_alike += 1
+            self.counts.n_tied += n_best > 1
             return
         difference = self._difference(pod, node, decision)
         # The other one may have dropped the pod's nomination; no watch shows when.
@@ -290,16 +285,15 @@ class Shadow:
         """Compare the places of the members that were bound shortly after each other. They are one decision."""
         if self._bound_groups.pop(binds.key, None) is None:
             return  # a watch was interrupted meanwhile
-        self.counts.bound += 1
-        worse = yield from self._comparison.worse(binds)
-        if worse is None:
-            self.counts.alike += 1
+        self.counts.n_bound += 1
+        difference = yield from self._comparison.worse(binds)
+        if difference is None:
+            self.counts.n_alike += 1
             return
-        text = f"pod group {binds.key.text}: {worse.text}"
-        difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
-        uids = dict.fromkeys((worse.pod.uid, *binds.members))
         self._races.explain(
-            Unsettled(uids, difference, lambda: finished(self._comparison.worse(binds)) is None, now_s)
+            Unsettled(
+                binds.members, difference, lambda: finished(self._comparison.worse(binds)) is None, now_s
+            )
         )
 
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
@@ -355,10 +349,10 @@ class Shadow:
             if now_s - self._reported_s.get(key, -inf) > self._race_s:
                 yield from self._compare_pending_group(key, pod, message, now_s)
             return
-        self.counts.pending += 1
+        self.counts.n_pending += 1
         decision = self._decide(pod)
         if says(decision, message):
-            self.counts.same_reasons += 1
+            self.counts.n_same_reasons += 1
             return
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else reasons_of(decision)
@@ -371,10 +365,10 @@ class Shadow:
         reported = self._reported_s.items()
         self._reported_s = {key: at_s for key, at_s in reported if now_s - at_s <= self._race_s}
         self._reported_s[key] = now_s
-        self.counts.pending += 1
+        self.counts.n_pending += 1
         members = dict(self._waiting_members(key))
         if not (yield from self._comparison.fits(key, members)):
-            self.counts.same_reasons += 1
+            self.counts.n_same_reasons += 1
             return
         text = f"there: {message} here: pod group {key.text} has places"
         self._races.explain(
