@@ -31,8 +31,6 @@ from scheduler.engine.state.matching import PodMatcher
 _NEARLY: Final = 0.9
 #: The end of a sentence about nodes that no longer exist.
 NONE_IS_LEFT: Final = ", of which none is left"
-#: Names that a text lists.
-_NAMED: Final = 8
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
@@ -342,13 +340,6 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return `; did you mean X?` if an unknown name is nearly a known one; otherwise empty."""
     alike = () if name in known else get_close_matches(name, known, n=1, cutoff=_NEARLY)
     return f"; did you mean {alike[0]}?" if alike else ""
-
-
-def some_of(names: Iterable[str]) -> str:
-    """Return the names in order; if they are many, the first few and the number of the others."""
-    ordered = sorted(names)
-    more = len(ordered) - _NAMED
-    return ", ".join([*ordered[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def example_value(values: Sequence[str]) -> str:

@@ -24,7 +24,6 @@ from scheduler.engine.framework.explaining import (
     Where,
     did_you_mean,
     example_value,
-    some_of,
 )
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
@@ -58,12 +57,15 @@ from scheduler.engine.model.wire import Wire
 from scheduler.engine.model.wording import requirement_text
 from scheduler.engine.state.arrays import Fractions, Rows
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.syntax.plurals import first_names
 
 ADDED_NOT_MATCHED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 _NAME_FIELD: Final = "metadata.name"
+#: Values of a label that a text lists.
+_SHOWN: Final = 8
 #: Labels that the kubelet or the cloud sets. A missing label may be added; an existing label must not change.
 _FIXED_LABELS: Final = frozenset(
     {
@@ -220,7 +222,7 @@ def _said(view: ClusterView, requirement: NodeRequirement) -> str | Where:
     known = view.column(key).id_by_value
     if requirement.operator != "In" or not known.keys().isdisjoint(values):
         return text
-    return Where(f"{text} (no node has it, but {some_of(known)})", is_nowhere=True)
+    return Where(f"{text} (no node has it, but {first_names(sorted(known), _SHOWN)})", is_nowhere=True)
 
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:

@@ -8,6 +8,8 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def first_names(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names with commas between them, and dots for further ones."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def first_names(names: Sequence[str], most: int = 3, n_all: int = 0) -> str:
+    """Return the first names and how many more there are, of `n_all` if not all are given: `a, b, c and 4 more`."""
+    first = names[:most]
+    n_more = max(n_all, len(names)) - len(first)
+    return ", ".join(first) + (f" and {n_more} more" if n_more else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -21,6 +21,7 @@ from scheduler.engine.model.terms import ZONE_KEY, usable
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.syntax.plurals import first_names
 from scheduler.tools.explain.inspection import Inspection
 
 #: Pods that a note about preemption names.
@@ -73,16 +74,16 @@ def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[s
         for other in others
     ]
     if kept:
-        yield f"room is kept for nominated pods: {_listed(kept)}"
+        yield f"room is kept for nominated pods: {first_names(kept, _SHOWN_PODS)}"
 
 
 def _evictions(found: PostFiltered, view: ClusterView) -> str:
     node_name = found.nominated_node_name
-    ending = _listed([victim.key for victim in found.victims if victim.terminating])
+    ending = first_names([victim.key for victim in found.victims if victim.terminating], _SHOWN_PODS)
     evicted = [victim for victim in found.victims if not victim.terminating]
     if not evicted:
         return f"room comes free on node {node_name}, where these pods end: {ending}"
-    named = _listed([f"{victim.key} (priority {victim.priority})" for victim in evicted])
+    named = first_names([f"{each.key} (priority {each.priority})" for each in evicted], _SHOWN_PODS)
     # The plugin counts groups that are evicted whole as one, and pods that end.
     n_violations = _n_violations(evicted, view)
     broken = f", against a PodDisruptionBudget for {n_violations} of them" if n_violations else ""
@@ -112,12 +113,8 @@ def _nomination(pod: Pod, error: FitError, view: ClusterView) -> str:
         for placed in view.state.placed_on(row)
         if placed.pod.terminating and view.is_lower(placed.pod, pod)
     ]
-    return f"where these pods end: {_listed(sorted(ending))}" if ending else "where it does not fit"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    n_more = len(texts) - _SHOWN_PODS
-    return ", ".join([*texts[:_SHOWN_PODS], *([f"{n_more} more"] if n_more > 0 else [])])
+    named = first_names(sorted(ending), _SHOWN_PODS)
+    return f"where these pods end: {named}" if named else "where it does not fit"
 
 
 def missing_levels(state: ClusterState, key: GroupKey, members: Iterable[Pod]) -> Iterator[str]:

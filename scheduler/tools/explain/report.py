@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule, Suggestion
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
@@ -140,12 +140,8 @@ def _rule_body(rule: Rule, style: Style, *, mirrored: bool) -> Iterator[str]:
 
 
 def _pods(pods: Pods, style: Style) -> str:
-    shown = pods.shown if style.is_wide else pods.shown[:_PODS]
-    if not pods.n_total:
-        return "none"
-    names = ", ".join(map(_pod_text, shown))
-    left = pods.n_total - len(shown)
-    return f"{names} and {left} more" if left else names
+    names = [_pod_text(pod) for pod in pods.shown]
+    return first_names(names, len(names) if style.is_wide else _PODS, pods.n_total) or "none"
 
 
 def _pod_text(pod: PodRef) -> str:

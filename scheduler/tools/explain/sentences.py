@@ -28,6 +28,7 @@ from scheduler.engine.model.changes import (
 )
 from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.model.wording import amount_text, taint_text
+from scheduler.engine.syntax.plurals import first_names
 from scheduler.tools.explain.formats.explanation import DomainCount, Rule
 
 #: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
@@ -170,10 +171,8 @@ def change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator
     if len(leaving) == 1:
         texts.append(change_text(leaving[0]))
     elif leaving:
-        shown = leaving if wide else leaving[:_SHOWN_PODS]
-        names = ", ".join(f"{pod.namespace}/{pod.pod} from {pod.node}" for pod in shown)
-        more = f" and {len(leaving) - len(shown)} more" if len(leaving) > len(shown) else ""
-        texts.append(f"{len(leaving)} pods leave: {names}{more}")
+        names = [f"{pod.namespace}/{pod.pod} from {pod.node}" for pod in leaving]
+        texts.append(f"{len(names)} pods leave: {first_names(names, len(names) if wide else _SHOWN_PODS)}")
     for place, text in enumerate(texts):
         yield text if place == 0 else f"and {text}"
 

@@ -25,7 +25,7 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
 )
 from scheduler.engine.plugins.dynamic_resources.device_repairs import DeviceRepairs
 from scheduler.engine.state.arrays import Rows
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 
 #: The most groups of nodes that one reason is split into, as long as a coarser wording makes fewer.
 _MAX_GROUPS: Final = 8
@@ -54,10 +54,7 @@ def known_classes(context: ExplainContext) -> str:
     named = {query.class_name for query in queries_of(unallocated)}
     if named <= devices.classes.keys():
         return ""
-    names = sorted(devices.classes)
-    if len(names) > _SHOWN:
-        names[_SHOWN:] = [f"{len(names) - _SHOWN} more"]
-    return f"known classes: {', '.join(names) or 'none'}"
+    return f"known classes: {first_names(sorted(devices.classes), _SHOWN) or 'none'}"
 
 
 def failure_text(nodes: RefusedNodes) -> str:

@@ -27,7 +27,7 @@ from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.match_label_keys import Json
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
@@ -249,9 +249,8 @@ class LoadedCluster:
         if not latest:
             return ()
         named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
-        more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
         return (
-            f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            f"pods with the same spec were rejected by the kubelet of {first_names(named, _SHOWN_REFUSALS)}; "
             "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
         )
 
