@@ -32,7 +32,7 @@ from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.groups import GroupChangeCheck, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
@@ -196,23 +196,23 @@ def _explain_group(answer: Explanation, request: ExplainRequest, key: GroupKey) 
     profile = request.new_profile(ClusterView(state))
     profiles = dict.fromkeys(sorted({member.scheduler_name for member in members.values()}), profile)
     world = World(state, profiles, request.rng, now_s=request.now_s, semantics=request.semantics)
-    cycle = next_cycle(members.values(), world)
-    placed = [(members[uid], node_name) for uid, node_name in cycle.nodes.items() if uid in members]
+    nodes, messages, evicting = next_cycle(members.values(), world)
+    placed = [(members[uid], node_name) for uid, node_name in nodes.items() if uid in members]
     answer.group = key.text
     answer.notes += (f"on its own: {answer.message}", *rank_notes(placed, world))
-    if cycle.n_victims:
-        n_more = cycle.n_victims - len(cycle.victims)
-        evicted = ", ".join([*cycle.victims, *([f"{n_more} more"] if n_more else [])])
+    if evicting is not None:
+        victims = ["/".join(victim) for victim in evicting.victims]
+        evicted = first_names(victims, len(victims), evicting.n_victims)
         answer.notes += (f"preemption makes room for its group: it evicts {evicted}",)
     # What refuses the pod alone need not be what its group lacks, nor are its best nodes the group's.
     answer.groups, answer.rules, answer.suggestions = (), (), ()
     answer.n_more_groups = answer.n_more_rules = 0
-    if pod.uid in cycle.nodes:
-        n_placed, node_name = counted(len(cycle.nodes), "pod"), cycle.nodes[pod.uid]
+    if pod.uid in nodes:
+        n_placed, node_name = counted(len(nodes), "pod"), nodes[pod.uid]
         answer.state = "schedulable"
         answer.message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
         return
-    answer.state, answer.message = "unschedulable", cycle.messages.get(pod.uid) or answer.message
+    answer.state, answer.message = "unschedulable", messages.get(pod.uid) or answer.message
     answer.scores, answer.n_feasible = (), 0
     answer.notes += tuple(missing_levels(request.state, key, members.values()))
     waiting = [member for member in members.values() if not member.gates and not member.node_name]

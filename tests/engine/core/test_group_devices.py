@@ -14,6 +14,7 @@ from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.engine.plugins.dynamic_resources.reserving import ReservedClaims
 from scheduler.engine.state.cluster_view import ClusterView
@@ -75,7 +76,7 @@ class GroupCluster(ClaimCluster):
         document = build.pod(name, labels=labels, spec=spec, **more)
         document["metadata"]["uid"] = f"uid-{name}"
         document["status"].update(status)
-        self.create(self.decoded(document))
+        self.process(PodSeen(self.decoded(document)))
 
     def places(self) -> dict[str, str]:
         """Run all cycles; return the nodes of the members that are placed."""

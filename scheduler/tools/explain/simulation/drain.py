@@ -25,7 +25,7 @@ import msgspec
 from scheduler.engine.model.disruption_budgets import DisruptionBudget, guarding, refusing
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
+from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, PodGone, PodSeen
 from scheduler.engine.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.cluster import ClusterState
@@ -201,7 +201,7 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
             world.process(ObjectSeen(replace(budget, disruptions_allowed=left)))
         n_rounds += bool(let_go)
         for pod in let_go:
-            world.delete(pod.uid)
+            world.process(PodGone(pod.uid))
             _renew_ephemeral_claims(pod, world)
             for event in list(renewed_claims(pod, world.state)):
                 world.process(event)
@@ -225,7 +225,7 @@ def _replace(leaving: Iterable[Pod], world: World) -> None:
     while True:
         replacements = [waited(pod.recreated()) for pod in sorted(leaving, key=lambda pod: -pod.priority)]
         for pod in replacements:
-            world.create(pod)
+            world.process(PodSeen(pod))
         n_before = len(world.evictions)
         world.run(longest_wait_s(replacements))
         n_evicted = Counter(eviction.victim.uid for eviction in world.evictions)

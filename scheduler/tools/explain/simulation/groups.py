@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Final, cast
 
@@ -15,7 +15,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteReservation
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import CycleDue, PodGroupSeen, TimePassed
+from scheduler.engine.model.stimuli import CycleDue, PodGroupSeen, PodSeen, TimePassed
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.match_label_keys import Json
@@ -33,24 +33,16 @@ _MOST_PODS: Final = 10_000
 _NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCycle:
+def next_cycle(
+    members: Iterable[Pod], world: World
+) -> tuple[dict[str, str], dict[str, str], Attempted | None]:
     """
-    What the next cycle of a group does: by UID the nodes of its members, or why they have none.
+    Show the world the members of one group, and return what their next cycle does; nothing of it is carried out.
 
-    `victims`: the first of `n_victims` evicted pods, as namespace/name.
+    Return by UID the nodes of its members, and why others have none; and the attempt that evicts pods, if one does.
     """
-
-    nodes: Mapping[str, str]
-    messages: Mapping[str, str]
-    n_victims: int = 0
-    victims: tuple[str, ...] = ()
-
-
-def next_cycle(members: Iterable[Pod], world: World) -> GroupCycle:
-    """Show the world the members of one group, and return what their next cycle does; nothing of it is carried out."""
     for pod in members:
-        world.create(pod)
+        world.process(PodSeen(pod))
     instructions: list[Instruction] = []
     while world.machine.has_work() and not instructions:
         instructions = world.handle(CycleDue())
@@ -59,7 +51,7 @@ def next_cycle(members: Iterable[Pod], world: World) -> GroupCycle:
         instructions = world.handle(TimePassed())
     nodes: dict[str, str] = {}
     messages = {uid: world.message_of(uid) for uid in world.unbound}
-    n_victims, victims = 0, tuple[str, ...]()
+    evicting: Attempted | None = None
     for instruction in instructions:
         match instruction:
             case Bind(pod, node_name) | WriteReservation(pod, node_name):
@@ -67,9 +59,8 @@ def next_cycle(members: Iterable[Pod], world: World) -> GroupCycle:
             case PatchCondition(pod, _, message):
                 messages[pod.uid] = message
             case Attempted() if instruction.n_victims:
-                n_victims = instruction.n_victims
-                victims = tuple("/".join(victim) for victim in instruction.victims)
-    return GroupCycle(nodes, messages, n_victims, victims)
+                evicting = instruction
+    return nodes, messages, evicting
 
 
 def rank_notes(placed: Sequence[tuple[Pod, str]], world: World) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from scheduler.engine.model.pods import Pod, PodCondition
+from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.syntax.plurals import counted, first_names
@@ -126,7 +127,7 @@ def place_lists(
     message, n_evicted, n_lists = "", len(world.evictions), 0
     for together in lists:
         for pod in together:
-            world.create(waited(pod))
+            world.process(PodSeen(waited(pod)))
         world.run(longest_wait_s(together))
         homeless = [pod for pod in together if not world.node_of(pod.uid)]
         placed += [(pod, node_name) for pod in together if (node_name := world.node_of(pod.uid))]
@@ -134,7 +135,7 @@ def place_lists(
             first_unplaced, message = homeless[0], why_unplaced(homeless[0], world)
         for pod in homeless:
             if pod.uid in world.unbound:
-                world.delete(pod.uid)
+                world.process(PodGone(pod.uid))
         is_last = first_unplaced is not None or not (evicts or n_evicted == len(world.evictions))
         if is_last and not go_on:
             break

@@ -1,9 +1,9 @@
 """
 A machine and the rest of the cluster around it: each instruction of the machine is carried out at once.
 
-    create(pod) --PodSeen--> machine --instructions--> API server, controllers and kubelets of this world
-                                ^                           |
-                                `--------- stimuli ---------'
+    process(PodSeen) --> machine --instructions--> API server, controllers and kubelets of this world
+                           ^                           |
+                           `--------- stimuli ---------'
 
 The clock is virtual: time passes only in `run`, from one moment for which the machine waits to the next. No bind and no
 write fails, evicted pods are gone at once and nothing makes them anew, and no autoscaler adds a node. Terminating pods
@@ -125,14 +125,6 @@ class World:
         self._room_made_s: dict[str, float] = {}
 
     # What happens in the cluster.
-
-    def create(self, pod: Pod) -> None:
-        """Add a pod, which the machine is to place if it has no node and names a profile."""
-        self.process(PodSeen(pod))
-
-    def delete(self, uid: str) -> None:
-        """Delete a pod, whether it runs or waits."""
-        self.process(PodGone(uid))
 
     def process(self, stimulus: Stimulus) -> None:
         """Hand the machine the stimulus, and carry out its instructions and those that follow from them."""

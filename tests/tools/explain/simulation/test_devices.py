@@ -9,7 +9,7 @@ from scheduler.engine.framework.kinds import kinds
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import DevicesServed, ObjectSeen
+from scheduler.engine.model.stimuli import DevicesServed, ObjectSeen, PodSeen
 from scheduler.tools.explain.simulation.world import World
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
@@ -42,7 +42,7 @@ def test_members_of_a_group_that_share_a_claim_are_all_in_it() -> None:
     labels = {GROUP: "g", MIN_COUNT: "2"}
     pods = [_using("shared", name, labels=labels) for name in ("p1", "p2")]
     for pod in pods:
-        world.create(pod)
+        world.process(PodSeen(pod))
     world.run()
     assert [world.node_of(pod.uid) for pod in pods] == ["a1", "a1"]
     shared = world.state.devices.claim("default/shared")
@@ -53,7 +53,7 @@ def test_members_of_a_group_that_share_a_claim_are_all_in_it() -> None:
 def _created(cluster: ClaimCluster, name: str, claim: str, **spec: object) -> Pod:
     made = build.pod(name, spec={"schedulerName": NAME, **using_claims(claim), **spec})
     pod = cluster.decoded(made)
-    cluster.create(pod)
+    cluster.process(PodSeen(pod))
     cluster.run(60)
     return pod
 

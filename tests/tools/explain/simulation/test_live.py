@@ -21,7 +21,7 @@ from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import Bind, Instruction
-from scheduler.engine.model.stimuli import Stimulus
+from scheduler.engine.model.stimuli import PodSeen, Stimulus
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.proof.chaos.instance import OURS, few_instances, living
@@ -131,7 +131,7 @@ def _simulated(cluster: Cluster, pod: JsonObject, seed: int) -> Answer:
 
     world.handle = heard  # type: ignore[method-assign]  # an ear, not a replacement
     subject = decoded(pod)
-    world.create(subject)
+    world.process(PodSeen(subject))
     world.run()
     if world.node_of(subject.uid):
         (bind,) = binds

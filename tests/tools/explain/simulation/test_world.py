@@ -14,7 +14,7 @@ from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import NodeSeen
+from scheduler.engine.model.stimuli import NodeSeen, PodSeen
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -47,7 +47,7 @@ def test_an_event_that_wakes_more_pods_than_one_step_moves_helps_all_of_them() -
     world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
     n_pods = 2 * UNITS_PER_STEP
     for number in range(n_pods):
-        world.create(pending(f"waits-{number}"))
+        world.process(PodSeen(pending(f"waits-{number}")))
     world.run()
     assert world.queue.depths()["unschedulable"] == n_pods - 1
     world.process(NodeSeen(decode_node(encoded(build.node("a2", allocatable={"cpu": "900", "pods": "900"})))))
@@ -85,7 +85,7 @@ def test_a_claim_is_bound_before_its_pod_and_a_volume_is_made_for_another() -> N
     for name, claims in (("db", ("data",)), ("too", ("data",)), ("file", ("disk",))):
         volumes = [{"name": key, "persistentVolumeClaim": {"claimName": key}} for key in claims]
         pod = build.pod(name, spec={"schedulerName": NAME, "volumes": volumes})
-        world.create(decoded(pod))
+        world.process(PodSeen(decoded(pod)))
     world.run()
     on = {placed.pod.name: world.node_of(uid) for uid, placed in world.state.placed.items()}
     assert on["db"] == on["too"]
@@ -106,7 +106,7 @@ def test_the_clock_of_a_rule_runs_in_virtual_time(after_s: int, limit_s: float, 
     more: Json = {"labels": {"app": "web"}, "affinity": apart, "annotations": {FALLBACK: json.dumps([rule])}}
     world = world_of(Cluster(zoned("a1"), [build.pod("first", node="a1", labels={"app": "web"})]))
     second = pending("second", **more)
-    world.create(second)
+    world.process(PodSeen(second))
     world.run(limit_s)
     assert world.node_of(second.uid) == node
     assert world.now_s <= limit_s
