@@ -71,8 +71,6 @@ async def read_cluster(
     args: argparse.Namespace,
     settings: Settings,
     pods: Sequence[tuple[str, str]],
-    *,
-    reads_budgets: bool,
 ) -> tuple[LoadedCluster, dict[tuple[str, str], bytes | None]]:
     """Read what `sources.read_cluster` returns from an API server. Raises SettingsError."""
     async with connect(args) as client:
@@ -80,7 +78,7 @@ async def read_cluster(
         version = None
         with suppress(Forbidden, NotFound, Invalid):
             version = decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
-        cluster = LoadedCluster(settings.at(version), reads_budgets=reads_budgets)
+        cluster = LoadedCluster(settings.at(version))
         cluster.state.devices.epoch_s = time.time()
         if None not in stored.values():
             forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)

@@ -10,10 +10,11 @@ from typing import Final
 
 from scheduler.cli import settings_flags
 from scheduler.cli.query.sources import read_cluster, read_with_manifests
+from scheduler.daemon.settings.problems import printable
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.report import cut_table, print_answer, report_lines
 from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
 from scheduler.tools.explain.sentences import reason_in
@@ -45,7 +46,7 @@ def print_replicas(args: argparse.Namespace) -> int:
 
 def print_drain(args: argparse.Namespace) -> int:
     """Drain the nodes, or take the zone away. Return 0 if all pods find a place, else 1."""
-    cluster, _ = read_cluster(args, settings_flags.settings(args), budgets=args.drain is not None)
+    cluster, _ = read_cluster(args, settings_flags.settings(args))
     nodes = [name for names in args.drain or () for name in names.strip(",").split(",")]
     drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
     print_answer(drain, args.output, partial(_drain_lines, drain))
@@ -101,7 +102,7 @@ def _first_reason(simulation: Simulation) -> str:
         reason = simulation.notes[-1] if simulation.notes else ""
     else:
         reason = simulation.next.groups[0].reason if simulation.next.groups else simulation.next.message
-    return escape_control_characters(reason)
+    return printable(reason)
 
 
 def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> str:
@@ -113,7 +114,7 @@ def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> s
 
 def _lines(simulation: Simulation, style: Style) -> list[str]:
     lines = [_count_line(_subject(simulation), simulation.n_placed, simulation.n_replicas, style)]
-    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
+    lines += [style.faint(f"  note: {printable(note)}") for note in simulation.notes]
     by_zone = [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones]
     zones = table_lines(("ZONE", "NODES", "PODS"), by_zone, columns=style.columns)
     by_node = [(n.node, n.zone or "-", n.n_pods) for n in simulation.nodes]
@@ -143,7 +144,7 @@ def _drain_lines(drain: Drain, style: Style) -> list[str]:
     finds = "finds a place" if drain.n_leaving == 1 else "find a place"
     count = f"{drain.n_placed} of {counted(drain.n_leaving, 'pod')} {finds} elsewhere"
     lines = [style.heading(f"{what}: {style.good(count) if drain.is_ok else style.bad(count)}")]
-    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in drain.notes]
+    lines += [style.faint(f"  note: {printable(note)}") for note in drain.notes]
     lines += [f"  {_stays(pods, gone=bool(drain.zone))}" for pods in drain.staying]
     tables = (
         (
@@ -157,7 +158,7 @@ def _drain_lines(drain: Drain, style: Style) -> list[str]:
     for title, head, rows in tables:
         if rows:
             table = cut_table(style, head, rows, _ROWS, head[-3].lower())
-            lines += ["", style.heading(title), *map(escape_control_characters, table)]
+            lines += ["", style.heading(title), *map(printable, table)]
     if drain.next is not None:
         title = f"WHY {drain.next.namespace}/{drain.next.pod} FINDS NO PLACE"
         lines += ["", style.heading(title), "", *report_lines(drain.next, style)]
@@ -191,4 +192,4 @@ def _stays(staying: StayingPods, *, gone: bool) -> str:
         line += f" ({first_names([ref.key for ref in staying.pods.shown])})"
         if not gone:
             line += f"; kubectl drain refuses {'it' if one else 'them'} without --force"
-    return escape_control_characters(line)
+    return printable(line)

@@ -62,28 +62,25 @@ def read_cluster(
     args: argparse.Namespace,
     settings: Settings,
     pods: Sequence[tuple[str, str]] = (),
-    *,
-    budgets: bool = False,
 ) -> tuple[LoadedCluster, dict[tuple[str, str], bytes | None]]:
     """
     Return the cluster, and the JSON of the pods of these namespaces and names, which a snapshot does not have: None for
     one that does not exist, and nothing else is read then.
 
-    With `budgets`, PodDisruptionBudgets are read even if no profile preempts. Without a flag for it, the version to
-    emulate is that of the API server; a snapshot does not have it.
+    Without a flag for it, the version to emulate is that of the API server; a snapshot does not have it.
 
     Raises SettingsError.
     """
     stored: dict[tuple[str, str], bytes | None] = {}
     if args.on is not None:
-        cluster = LoadedCluster(settings.at(None), reads_budgets=budgets)
+        cluster = LoadedCluster(settings.at(None))
         read_snapshot(args.on, cluster)
     else:
         import asyncio
 
         from scheduler.cli.query import listing
 
-        cluster, stored = asyncio.run(listing.read_cluster(args, settings, pods, reads_budgets=budgets))
+        cluster, stored = asyncio.run(listing.read_cluster(args, settings, pods))
     cluster.on_step = LiveLines(sys.stderr, os.environ).say
     return cluster, stored
 

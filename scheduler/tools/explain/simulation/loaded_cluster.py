@@ -54,17 +54,13 @@ _MAX_REVISIONS: Final = 8
 class LoadedCluster:
     """A cluster that was read once, with the scheduler's configuration."""
 
-    def __init__(
-        self, settings: Settings, state: ClusterState | None = None, *, reads_budgets: bool = False
-    ) -> None:
-        """
-        `state`: the cluster's; by default an empty one, to which what is read is added. `reads_budgets`: reads
-        PodDisruptionBudgets even if no profile preempts.
-        """
+    def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
+        """`state`: the cluster's; by default an empty one, to which what is read is added."""
         self.settings = settings
         self.state = new_state(settings) if state is None else state
+        #: With PodDisruptionBudgets even if no profile preempts: they say which pods may leave.
         self.kinds = kinds_for(settings)
-        if reads_budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in self.kinds):
+        if all(watched.asked_by is not Asker.PREEMPTION for watched in self.kinds):
             self.kinds += kinds_asked_by(Asker.PREEMPTION)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
