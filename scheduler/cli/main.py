@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import importlib
 import os
@@ -185,9 +184,9 @@ def _parse(arguments: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
         complete(parser)
     asks_for_help = not set(arguments).isdisjoint(("-h", "--help", "--version"))
     if chosen is not None and chosen not in _COMMANDS and not asks_for_help:
-        alike = difflib.get_close_matches(chosen, _COMMANDS, n=1)
-        proposed = f"; did you mean {alike[0]}?" if alike else ""
-        parser.error(f"there is no command {chosen!r}{proposed}")
+        from scheduler.engine.syntax.similar_names import did_you_mean  # the menu imports no room
+
+        parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, _COMMANDS)}")
     args = parser.parse_args(arguments or ["--help"])
     return _load(args.command), args
 

@@ -12,11 +12,12 @@ from scheduler.cli import settings_flags
 from scheduler.cli.query.sources import read_cluster, read_with_manifests
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.kube.requests import seconds_of
+from scheduler.daemon.settings.problems import printable
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.pending import PendingWorkload, PendingWorkloads, pending_workloads
 from scheduler.tools.explain.report import cut_table, print_answer, report_lines
 from scheduler.tools.explain.serving import age_text
@@ -81,7 +82,7 @@ def print_pending(args: argparse.Namespace) -> int:
 def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style) -> list[str]:
     """Return the table's lines. `read_at`: when the cluster was read, from which ages count."""
     where = f"in namespace {pending.namespace}" if pending.namespace else "in all namespaces"
-    where = escape_control_characters(where)
+    where = printable(where)
     if not pending.n_pods:
         return [style.heading(f"Pending {where}: {style.good('nothing')}")]
     n_workloads = len({one.workload for one in pending.workloads})
@@ -95,9 +96,9 @@ def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style) -> lis
     return [
         style.heading(f"Pending {where}: {style.bad(count)}"),
         "",
-        *map(escape_control_characters, cut_table(style, head, rows, _ROWS, "workload")),
+        *map(printable, cut_table(style, head, rows, _ROWS, "workload")),
         "",
-        f"More of the first: {escape_control_characters(more)}",
+        f"More of the first: {printable(more)}",
     ]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from scheduler.daemon.settings.problems import printable
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.shadow.report import Cause, ShadowReport
 
 #: Differences in the text of a report.
@@ -56,12 +57,12 @@ def summary(report: ShadowReport) -> list[str]:
 
 def text(report: ShadowReport, style: Style) -> list[str]:
     """Return the lines of a report as text; differences that nothing explains are red."""
-    head, *others = map(escape_control_characters, summary(report))
+    head, *others = map(printable, summary(report))
     lines = [style.heading(style.good(head) if is_explained(report) else style.bad(head)), *others]
     for cause, count in report.causes.items():
         line = f"  {count:,} {cause}: {_CAUSES[cause]}"
         lines.append(style.bad(line) if cause in _UNEXPLAINED else style.faint(line))
-    table = [escape_control_characters(line) for line in _table(report, style.columns)]
+    table = [printable(line) for line in _table(report, style.columns)]
     left = max(0, len(report.differences) - _SHOWN) + report.n_more_differences
     lines += ["", style.heading(table[0]), *table[1:]] if table else []
     return [*lines, f"... and {counted(left, 'more difference')}"] if left else lines

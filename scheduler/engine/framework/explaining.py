@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,9 +25,10 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
+from scheduler.engine.syntax import similar_names
 
-#: The likeness, at most 1, from which a name counts as another one misspelt: `block` does not mean `rack`.
-_NEARLY: Final = 0.9
+#: For names of the cluster, of which many are alike without being meant, such as the labels of a block and a rack.
+did_you_mean: Final = partial(similar_names.did_you_mean, cutoff=0.9)
 #: The end of a sentence about nodes that no longer exist.
 NONE_IS_LEFT: Final = ", of which none is left"
 #: The most pods that one proposal may remove.
@@ -334,12 +334,6 @@ def pods_to_remove(
 def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
     """Return the sum of the freed share of each short resource."""
     return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return `; did you mean X?` if an unknown name is nearly a known one; otherwise empty."""
-    alike = () if name in known else get_close_matches(name, known, n=1, cutoff=_NEARLY)
-    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def example_value(values: Sequence[str]) -> str:

@@ -68,4 +68,4 @@ def _note(text: str) -> str:
     if name in _ENDED:
         return f"{subject} has no effect any more: use {_ENDED[name]} instead"
     hint = did_you_mean(name.removeprefix(PREFIX)[:_SHOWN_CHARACTERS], _SHORT_NAMES)
-    return f"{subject} has no effect: nothing reads it" + hint.replace('"', f'"{PREFIX}', 1)
+    return f"{subject} has no effect: nothing reads it" + hint.replace("mean ", f"mean {PREFIX}", 1)

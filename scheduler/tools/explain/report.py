@@ -9,12 +9,13 @@ from typing import Final
 
 import msgspec
 
+from scheduler.daemon.settings.problems import printable
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule, Suggestion
 from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 
 #: The most that is printed unless the style is wide.
@@ -37,7 +38,7 @@ _HEADLINES: Final = {
 def report_lines(answer: Explanation, style: Style) -> list[str]:
     """Return the lines to print."""
     colour = style.good if answer.is_ok else style.bad
-    name = escape_control_characters(f"{answer.namespace}/{answer.pod}")
+    name = printable(f"{answer.namespace}/{answer.pod}")
     said = "has no scheduler" if answer.unserved else _HEADLINES[answer.state]
     headline = style.heading(f"Pod {name} {colour(said)}")
     texts = [answer.unserved, f"with a scheduler: {answer.message}"] if answer.unserved else [answer.message]
@@ -47,9 +48,9 @@ def report_lines(answer: Explanation, style: Style) -> list[str]:
     is_own = not answer.unserved or answer.profile == answer.scheduler_name
     lines = [
         headline + (style.faint(f" (profile {answer.profile})") if is_own else ""),
-        *(f"  {escape_control_characters(text)}" for text in texts),
+        *(f"  {printable(text)}" for text in texts),
     ]
-    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
+    lines += [style.faint(f"  note: {printable(note)}") for note in answer.notes]
     sections = (
         (f"REFUSED{_member_text(answer, style)}", _groups(answer, style)),
         (f"RULES{_wide_names_more(answer, style)}", _rules(answer, style)),
@@ -65,7 +66,7 @@ def report_lines(answer: Explanation, style: Style) -> list[str]:
     )
     for title, body in sections:
         if body:
-            lines += ["", style.heading(title), *map(escape_control_characters, body)]
+            lines += ["", style.heading(title), *map(printable, body)]
     is_waiting = answer.group and answer.member is None
     is_answered = is_waiting or any(group.misspelt for group in answer.groups)
     if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not is_answered:
@@ -83,7 +84,7 @@ def _member_text(answer: Explanation, style: Style) -> str:
     if member.placed.n_total:
         have = "has a place" if member.placed.n_total == 1 else "have places"
         text += f", once {_pods(member.placed, style)} {have}"
-    return escape_control_characters(text)
+    return printable(text)
 
 
 def _wide_names_more(answer: Explanation, style: Style) -> str:

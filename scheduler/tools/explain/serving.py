@@ -8,7 +8,6 @@ is neither ours nor kube-scheduler only what it did can be seen: pods on nodes, 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +16,7 @@ import msgspec
 from scheduler.daemon.kube.requests import LeaseSpec, WatchPath, seconds_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+from scheduler.engine.syntax.similar_names import did_you_mean
 
 #: Of kube-scheduler.
 _KUBE_SCHEDULER: Final = "kube-scheduler"
@@ -101,8 +101,8 @@ def service_of(
         return f"nothing is seen to serve {name}; did you mean schedulerName: {profiles[0]}?", ()
     if name in active:
         return "", (f"whether {name} runs now cannot be seen",)
-    alike = difflib.get_close_matches(name, {*profiles, DEFAULT_SCHEDULER_NAME, *active}, n=1)
-    meant = f"; did you mean {alike[0]}?" if alike else "; if it is a profile of this one, name its --config"
+    known = {*profiles, DEFAULT_SCHEDULER_NAME, *active}
+    meant = did_you_mean(name, known) or "; if it is a profile of this one, name its --config"
     return f"no known scheduler has the name {name}{meant}", ()
 
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.revisions import REVISION_KEY
+from scheduler.engine.model.revisions import deployment_of
 from scheduler.errors import SettingsError
 
 #: kubectl's short names by kind.
@@ -68,9 +68,8 @@ def workload_of(pod: Pod) -> OwningWorkload:
     owner = pod.owner
     if owner is None:
         return OwningWorkload("Pod", pod.namespace, pod.name)
-    revision = pod.labels.get(REVISION_KEY)
-    if owner.kind == "ReplicaSet" and revision and owner.name.endswith(f"-{revision}"):
-        return OwningWorkload("Deployment", pod.namespace, owner.name.removesuffix(f"-{revision}"))
+    if deployment := deployment_of(pod):
+        return OwningWorkload("Deployment", pod.namespace, deployment)
     return OwningWorkload(owner.kind, pod.namespace, owner.name)
 
 

@@ -281,7 +281,7 @@ def test_an_annotation_that_nothing_reads_is_told_once_for_each_set_of_names(dri
 
     note = (
         "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
-        ' did you mean "affinity-scheduler.io/affinity"?'
+        " did you mean affinity-scheduler.io/affinity?"
     )
     assert shown("p", "afinity") == [("Warning", note)]
     assert shown("p", "afinity", labels={"a": "b"}) == []

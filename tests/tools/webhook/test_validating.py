@@ -210,7 +210,7 @@ def test_names_of_ours_that_nothing_reads_are_warned_of() -> None:
     misspelt = build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})
     warning = (
         "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
-        ' did you mean "affinity-scheduler.io/affinity"?'
+        " did you mean affinity-scheduler.io/affinity?"
     )
     assert validated(misspelt).warnings == [warning]
     assert validated(misspelt, old=build.pod("p")).warnings == [warning]

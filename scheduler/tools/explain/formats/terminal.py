@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
+from scheduler.daemon.settings.problems import printable
+
 _BOLD: Final = "1"
 _FAINT: Final = "2"
 _GREEN: Final = "32;1"
@@ -20,13 +22,6 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: Of a terminal that does not know its size.
 _COLUMNS: Final = 80
 _LINES: Final = 24
-
-
-def escape_control_characters(text: str) -> str:
-    """Escape control characters, since anybody may write them into annotations."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 
 class Style:
@@ -71,7 +66,7 @@ class Style:
 
 def print_notice(text: str) -> None:
     """Print on standard error what the user should know of the input."""
-    print(escape_control_characters(" ".join(text.split())), file=sys.stderr)
+    print(printable(" ".join(text.split())), file=sys.stderr)
 
 
 def print_unlisted(kind: str, reason: str) -> None:
@@ -92,7 +87,7 @@ class LiveLines:
         if not self._shown:
             return
         columns, n_lines = _size(self._out)
-        lines = [_cut(escape_control_characters(line), columns) for line in render(columns)]
+        lines = [_cut(printable(line), columns) for line in render(columns)]
         if len(lines) > n_lines:
             lines[n_lines - 1 :] = [_cut(f"... and {len(lines) - n_lines + 1} more lines", columns)]
         self._write(self._erased(), lines)

@@ -68,8 +68,8 @@ def test_each_unknown_field_of_each_document_is_a_line() -> None:
     with pytest.raises(InvalidSettingsError) as caught:
         read({**pod("a"), "spec": {**POD_SPEC, "afinity": {}}}, service)
     assert caught.value.lines == (
-        'm.yaml: document 1: spec.afinity: unknown field; did you mean "affinity"?',
-        'm.yaml: document 2: spec.selectr: unknown field; did you mean "selector"?',
+        "m.yaml: document 1: spec.afinity: unknown field; did you mean affinity?",
+        "m.yaml: document 2: spec.selectr: unknown field; did you mean selector?",
     )
 
 
@@ -93,7 +93,7 @@ def test_a_list_has_no_limit_but_the_files(kind: str) -> None:
 def test_an_item_of_a_list_is_named_by_its_place() -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": [pod("a"), {**pod("b"), "spek": {}}]}
     with pytest.raises(
-        SettingsError, match=r'^m\.yaml: items\[1\]: spek: unknown field; did you mean "spec"\?$'
+        SettingsError, match=r"^m\.yaml: items\[1\]: spek: unknown field; did you mean spec\?$"
     ):
         read(listed)
 
