@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.engine.model.pod_wire import WireSpreadConstraint
 from scheduler.engine.model.terms import Problem
-from scheduler.engine.model.wire import Int32, Wire
+from scheduler.engine.model.wire import Int32, LabelSelector, Wire
 from scheduler.tools.webhook.refusals import Json
 
 #: A longer annotation is refused. All annotations of an object together may have 256 KiB.
@@ -35,24 +36,13 @@ _MEANINGFUL_EMPTY: Final = frozenset({"labelSelector", "namespaceSelector", "pod
 # Go's omitempty fields may be None; others default to Go's zero value.
 
 
-class _Expression(Wire, frozen=True):
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] | None = None
-
-
-class _Selector(Wire, frozen=True):
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[_Expression, ...] | None = None
-
-
 class Term(Wire, frozen=True):
     """v1.PodAffinityTerm."""
 
-    label_selector: _Selector | None = None
+    label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
     topology_key: str = ""
-    namespace_selector: _Selector | None = None
+    namespace_selector: LabelSelector | None = None
     match_label_keys: tuple[str, ...] | None = None
     mismatch_label_keys: tuple[str, ...] | None = None
 
@@ -64,17 +54,11 @@ class WeightedTerm(Wire, frozen=True):
     pod_affinity_term: Term = Term()
 
 
-class Constraint(Wire, frozen=True):
+class Constraint(WireSpreadConstraint, frozen=True):
     """v1.TopologySpreadConstraint."""
 
     max_skew: Int32 = 0
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
-    label_selector: _Selector | None = None
     min_domains: Int32 | None = None
-    node_affinity_policy: str | None = None
-    node_taints_policy: str | None = None
-    match_label_keys: tuple[str, ...] | None = None
 
 
 TermType = type[Term] | type[WeightedTerm] | type[Constraint]
@@ -137,9 +121,9 @@ def _without_empty(item: Mapping[str, object]) -> Json:
 
 
 def _unknown(written: object, shaped: object, path: str) -> list[str]:
-    """Return the paths of the fields in `written` that the type does not have."""
+    """Return the paths of the fields in `written` that the type does not have; null counts as absent."""
     if isinstance(written, dict) and isinstance(shaped, dict):
-        here = [f"{path}.{name}" for name in written if name not in shaped]
+        here = [f"{path}.{name}" for name in written if name not in shaped and written[name] is not None]
         below = (
             _unknown(written[name], shaped[name], f"{path}.{name}") for name in written if name in shaped
         )
