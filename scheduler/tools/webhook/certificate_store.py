@@ -40,12 +40,14 @@ class SecretStore:
 
     def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
         self._client = client
-        self._namespace = namespace
-        self._name = name
+        self._secret = f"/api/v1/namespaces/{escaped(namespace)}/secrets/{escaped(name)}"
+        self._configurations = [
+            f"/apis/admissionregistration.k8s.io/v1/{kind}/{escaped(name)}" for kind in _CONFIGURATIONS
+        ]
 
     async def read(self) -> StoredCertificate:
         """Return the Secret's certificates. Raises ApiError; NotFound if there is no Secret."""
-        body = await self._client.request(get_secret(self._namespace, self._name), timeout_s=_TIMEOUT_S)
+        body = await self._client.request(Request("GET", self._secret, "get"), timeout_s=_TIMEOUT_S)
         secret = msgspec.json.decode(body, type=Json)
         data = object_field(secret, "data")
         authorities, cert, key = (
@@ -57,59 +59,31 @@ class SecretStore:
     async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         """Write the certificates to the Secret. Raises ApiError; Conflict if it changed since `version`."""
         data = {"ca.crt": trusted.authorities, "tls.crt": trusted.pair.cert, "tls.key": trusted.pair.key}
-        request = patch_secret(self._namespace, self._name, version=version, data=data)
+        body = {"metadata": {"resourceVersion": version}, "data": data}
+        request = Request.writing("patch", self._secret, body, MERGE)
         await self._client.request(request, timeout_s=_TIMEOUT_S)
 
     async def publish(self, authorities: bytes) -> int:
         """Set caBundle in both configurations, if they exist. Return their number of webhooks. Raises ApiError."""
         bundle = base64.b64encode(authorities).decode()
         n_webhooks = 0
-        for kind in _CONFIGURATIONS:
+        for path in self._configurations:
             try:
-                body = await self._client.request(get_configuration(kind, self._name), timeout_s=_TIMEOUT_S)
+                body = await self._client.request(Request("GET", path, "get"), timeout_s=_TIMEOUT_S)
             except NotFound:
                 continue
             webhooks = list_field(msgspec.json.decode(body), "webhooks")
             n_webhooks += len(webhooks)
             stale = [
-                string_field(hook, "name")
+                {"name": string_field(hook, "name"), "clientConfig": {"caBundle": bundle}}
                 for hook in webhooks
                 if string_field(object_field(hook, "clientConfig"), "caBundle") != bundle
             ]
             if stale:
-                request = patch_bundle(kind, self._name, webhooks=stale, bundle=bundle)
+                # The API server merges the list by name.
+                request = Request.writing("patch", path, {"webhooks": stale}, STRATEGIC_MERGE)
                 await self._client.request(request, timeout_s=_TIMEOUT_S)
         return n_webhooks
-
-
-def get_secret(namespace: str, name: str) -> Request:
-    """Return the request that reads a Secret."""
-    return Request("GET", _secret_path(namespace, name), "get")
-
-
-def patch_secret(namespace: str, name: str, *, version: str, data: dict[str, bytes]) -> Request:
-    """Return the request that replaces entries of a Secret if it still has this resourceVersion."""
-    body = {"metadata": {"resourceVersion": version}, "data": data}
-    return Request.writing("patch", _secret_path(namespace, name), body, MERGE)
-
-
-def get_configuration(kind: str, name: str) -> Request:
-    """Return the request that reads a webhook configuration; `kind` is its plural."""
-    return Request("GET", _configuration_path(kind, name), "get")
-
-
-def patch_bundle(kind: str, name: str, *, webhooks: list[str], bundle: str) -> Request:
-    """Return the request that sets caBundle of these webhooks; the API server merges the list by name."""
-    entries = [{"name": hook, "clientConfig": {"caBundle": bundle}} for hook in webhooks]
-    return Request.writing("patch", _configuration_path(kind, name), {"webhooks": entries}, STRATEGIC_MERGE)
-
-
-def _secret_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{escaped(namespace)}/secrets/{escaped(name)}"
-
-
-def _configuration_path(kind: str, name: str) -> str:
-    return f"/apis/admissionregistration.k8s.io/v1/{kind}/{escaped(name)}"
 
 
 def _decoded(text: str) -> bytes:
