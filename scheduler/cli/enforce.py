@@ -18,7 +18,7 @@ from scheduler.tools.enforcer.limits import NAME, EvictionLimits, RebalanceLimit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.tools.enforcer.loop import BrokenRule, DeletionCostOptions, Options
+    from scheduler.tools.enforcer.loop import BrokenRule, Options
 
 #: The scheduler has 10259.
 _PORT: Final = 10260
@@ -157,7 +157,8 @@ def _options(args: argparse.Namespace) -> Options:
         ),
         rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
-        deletion_costs=_deletion_costs(args),
+        costs_per_minute=_costs_per_minute(args),
+        writes_costs=args.deletion_costs == "write",
         dry_run=args.dry_run,
         master=args.master,
         serving=serving_flags.listening(args),
@@ -182,17 +183,14 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
     return limits if args.rebalance else None
 
 
-def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
-    """Return how costs are written, None without --deletion-costs. Raises SettingsError."""
-    from scheduler.tools.enforcer.loop import DeletionCostOptions
-
+def _costs_per_minute(args: argparse.Namespace) -> int | None:
+    """Return how many costs are written, None without --deletion-costs. Raises SettingsError."""
     flag, per_minute = "--deletion-costs", args.max_cost_writes_per_minute
     if args.deletion_costs and args.once:
         raise SettingsError(flag, "", "--once as well", "one of them")
     if not args.deletion_costs and per_minute != _COST_WRITES:
         raise SettingsError(flag, "", "only a flag that says how", f"{flag} as well")
-    writes = args.deletion_costs == "write"
-    return DeletionCostOptions(writes=writes, per_minute=per_minute) if args.deletion_costs else None
+    return per_minute if args.deletion_costs else None
 
 
 def _share(flag: str, text: str) -> float:

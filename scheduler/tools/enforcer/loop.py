@@ -79,17 +79,10 @@ class Options(ConnectionOptions):
     protected: frozenset[str]
     #: None unless pods are to be moved to clearly better nodes.
     rebalance: RebalanceLimits | None
-    #: None unless the order of deletion is to be written; whether it is written, or only logged.
-    deletion_costs: DeletionCostOptions | None = None
+    #: The most costs of deletion per minute; None unless they are found. Whether they are written, or only logged.
+    costs_per_minute: int | None = None
+    writes_costs: bool = False
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionCostOptions:
-    """How costs of deletion are written."""
-
-    writes: bool
-    per_minute: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +143,7 @@ class EnforcerDaemon(daemon.Daemon):
         self._inbox = self._caches.inbox
         self._recorder = EventRecorder(connection.client, now_s=now_s, on_dropped=metrics.events_dropped.add)
         self._reports = EnforcementReporter(metrics, self._log, None if options.dry_run else self._recorder)
-        costs = options.deletion_costs
+        costs = options.costs_per_minute
         self._cost_writer = None if costs is None else self._new_cost_writer(costs)
         self._in_flight: asyncio.Task[None] | None = None
         #: Earliest times of the next eviction and the next check.
@@ -161,11 +154,11 @@ class EnforcerDaemon(daemon.Daemon):
         #: True if anything has changed since the last check.
         self._needs_check = True
 
-    def _new_cost_writer(self, costs: DeletionCostOptions) -> CostWriter:
+    def _new_cost_writer(self, per_minute: int) -> CostWriter:
         deletion_costs = DeletionCosts(
             self._enforcer.state,
-            writes_per_minute=costs.per_minute,
-            acts=costs.writes and not self._options.dry_run,
+            writes_per_minute=per_minute,
+            acts=self._options.writes_costs and not self._options.dry_run,
             exempt_namespaces=exempt_namespaces(self._options.settings),
             is_protected=lambda pod: pod.namespace in self._options.protected,
         )
