@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.wording import namespaces_text, selector_text, share_text
+from scheduler.engine.model.wording import share_text
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import ABSENT
@@ -69,7 +69,8 @@ def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
     found: list[Violation] = []
     holding: dict[DeclaredRule, Hashable] = {}
     for rule, pods in declaring.items():
-        relaxed_rows, own = relaxed.get(rule, ()), {is_own for _, _, is_own in pods}
+        relaxed_rows = relaxed.get(rule._replace(enforced=False), ())
+        own = {is_own for _, _, is_own in pods}
         read = tuple(pods), tuple(relaxed_rows), _versions(state, rule)
         if index.holding.get(rule) != read:
             broken = {is_own: _broken(state, rule, relaxed_rows, is_own=is_own) for is_own in own}
@@ -152,11 +153,12 @@ def selects(state: ClusterState, rule: DeclaredRule, label_set: LabelSet) -> boo
 def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[PlacedPod]:
     """Yield the pods that count against an anti-affinity rule where it is broken. O(nodes + pods of the domain)."""
     rule, nodes = violation.rule, state.nodes
+    yielding = rule._replace(enforced=False)
     ids = nodes.column(rule.topology_key).ids[: nodes.n_rows]
     live = state.counts.selected(rule.matcher, live_only=True).by_row
     for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
         for placed in state.placed_on(row):
-            is_relaxed = rule in relaxed_rules_of(placed.pod, rule.matcher.exempt)
+            is_relaxed = yielding in relaxed_rules_of(placed.pod, rule.matcher.exempt)
             if selects(state, rule, placed.label_set) and not placed.pod.terminating and not is_relaxed:
                 yield placed
 
@@ -186,11 +188,7 @@ def violation_report(state: ClusterState, violation: Violation, other: Pod | Non
 
 def rule_text(rule: DeclaredRule) -> str:
     """Return what the rule requires."""
-    which = " and ".join(
-        f"{selector_text(selector)} in {namespaces_text(covered.names, covered.selector)}"
-        for covered, selector in rule.matcher.parts
-    )
-    keys = ", ".join(rule.keys)
+    which, keys = f"{rule.matcher.selects} in {rule.matcher.namespaces}", ", ".join(rule.keys)
     if rule.kind == "requiredAffinity":
         return f"affinity: one more pod with {which} in the same {keys}"
     if rule.shares is not None:

@@ -140,8 +140,9 @@ def rules_of(
 
 
 def relaxed_rules_of(pod: Pod, exempt_namespaces: frozenset[str]) -> Iterator[DeclaredRule]:
-    """Yield the required anti-affinity that the pod has relaxed: equal rules of other pods yield to it."""
-    return (anti_affinity_rule(term, exempt_namespaces) for term in pod.spec.relaxed_anti)
+    """Yield the required anti-affinity that the pod has relaxed: equal rules yield to it, whether enforced or not."""
+    rules = (anti_affinity_rule(term, exempt_namespaces) for term in pod.spec.relaxed_anti)
+    return (rule._replace(enforced=False) for rule in rules)
 
 
 def affinity_rule(required: tuple[AffinityTerm, ...]) -> DeclaredRule:

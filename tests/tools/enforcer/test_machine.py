@@ -88,6 +88,19 @@ def test_an_enforced_rule_yields_to_a_pod_that_has_relaxed_it(cluster: Driver) -
     assert len(cluster.enforce()) == 1, "a mark that is taken off counts no more"
 
 
+def test_an_enforced_rule_yields_to_one_that_holds_at_scheduling_alone(cluster: Driver) -> None:
+    """The scheduler places a pod that has relaxed the term beside one that has it enforced: the term is the same."""
+    name = f"podAntiAffinity by {ZONE}"
+    entry = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}])
+    softer = rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
+    mark = {RELAXED: json.dumps([{"rule": name}])}
+    for pod, node, declared, more in (("enforced", "a1", APART, {}), ("relaxed", "a2", softer, mark)):
+        annotations = {AFFINITY: json.dumps(declared), FALLBACK: entry, **more}
+        cluster.see(build.pod(pod, node=node, labels=WEB, phase="Running", annotations=annotations))
+    assert cluster.check() == []
+    assert cluster.enforcer.status.violations == []
+
+
 #: A pod: the arguments of `Driver.pod`.
 Placed = tuple[tuple[Any, ...], dict[str, Any]]
 
