@@ -30,6 +30,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.wire import Owner
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -42,10 +43,6 @@ from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 CHECK_PERIOD_S: Final = 2.0
 _PODS_PER_CHECK: Final = 50
 _MOST_QUALIFIED: Final = 10
-
-
-#: What names a workload: namespace, and kind and name of the controller.
-_Workload = tuple[str, str, str]
 
 
 class Rebalancer:
@@ -76,8 +73,8 @@ class Rebalancer:
         #: Since when a pod is on its node and since when it qualifies, by UID.
         self._placed_s: dict[str, tuple[str, float]] = {}
         self._qualified_s: dict[str, float] = {}
-        #: When pods of a workload last left a node for a better one.
-        self._left: dict[tuple[_Workload, str], float] = {}
+        #: When pods of a controller in a namespace last left a node for a better one.
+        self._left: dict[tuple[str, Owner | None, str], float] = {}
         self._queue: list[str] = []
         self._from_s = 0.0
         self._in_flight: Move | None = None
@@ -117,8 +114,8 @@ class Rebalancer:
             self.waiting.note_moved(move.group)
             self._from_s = now_s if move.others_follow else self._from_s
         self._qualified_s.pop(move.pod.uid, None)
-        if evicted and (workload := _workload(move.pod)) is not None:
-            self._left[workload, move.pod.node_name] = now_s
+        if evicted:
+            self._left[move.pod.namespace, move.pod.owner, move.pod.node_name] = now_s
 
     def _note_pods(self, now_s: float) -> None:
         """Follow which pods came, moved and left. O(pods)."""
@@ -145,8 +142,8 @@ class Rebalancer:
 
     def _move(self, pod: Pod, now_s: float) -> Move | None:
         """Return the move of a pod that qualifies. Cost: a decision."""
-        profile, workload = self._profiles.get(pod.scheduler_name), _workload(pod)
-        if profile is None or workload is None or (workload, pod.node_name) in self._left:
+        profile = self._profiles.get(pod.scheduler_name)
+        if profile is None or (pod.namespace, pod.owner, pod.node_name) in self._left:
             return None
         if not self._may_move(pod, now_s):
             return None
@@ -158,7 +155,7 @@ class Rebalancer:
 
     def _may_move(self, pod: Pod, now_s: float) -> bool:
         """Return whether a pod may leave its node, if it is better for it or for a group."""
-        if _workload(pod) is None or pod.spec.claim_volumes or pod.group is not None:
+        if pod.owner is None or pod.spec.claim_volumes or pod.group is not None:
             return False
         if pod.terminating or pod.phase != "Running" or not self._is_movable(pod):
             return False
@@ -183,7 +180,3 @@ class Rebalancer:
         if gain < self._limits.min_gain:
             return None
         return Move(pod, decision.node_name, f"its score is {gain} points higher there")
-
-
-def _workload(pod: Pod) -> _Workload | None:
-    return None if pod.owner is None else (pod.namespace, pod.owner.kind, pod.owner.name)
