@@ -12,6 +12,7 @@ import msgspec
 
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
@@ -211,9 +212,9 @@ def _sum(first: str, second: str, resource: str) -> str:
     return f"{total.milli_value()}m" if resource == "cpu" else str(total.value())
 
 
-def loaded(*documents: build.Json) -> LoadedCluster:
+def loaded(*documents: build.Json, settings: Settings = SETTINGS) -> LoadedCluster:
     """Return these objects, each of which has its kind, as the commands have them."""
-    cluster = LoadedCluster(SETTINGS)
+    cluster = LoadedCluster(settings)
     by_kind = {row.kind: row for row in cluster.kinds}
     for document in documents:
         cluster.apply(cluster.decode(by_kind[document["kind"]], msgspec.Raw(encoded(document))))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
@@ -205,3 +206,15 @@ def test_an_explanation_names_the_pods_that_are_evicted_and_counts_those_that_a_
     cluster.apply(PodGroupSeen(of_group(is_disrupted_whole=True)))
     new = decoded(build.pod("new", cpu="2", spec={"schedulerName": NAME, "priority": 9}))
     assert explain_pod(cluster, new, None).notes[0] == note
+
+
+def test_an_explanation_knows_the_budgets_even_if_no_profile_preempts() -> None:
+    """They say which pods may leave, whoever evicts them."""
+    config = build.configuration()
+    config["profiles"][0]["plugins"] = {"postFilter": {"disabled": [{"name": "*"}]}}
+    settings = parse_settings(json.dumps(config), "test")
+    cluster = loaded(
+        {"kind": "Node", **TWO[0]}, {"kind": "Pod", **on("a1", "e", "2")}, KEPT, settings=settings
+    )
+    answer = explain_pod(cluster, decoded(build.pod("new", cpu="2")), None)
+    assert answer.notes[-1] == "PodDisruptionBudget default/kept refuses the eviction of default/e now"
