@@ -32,6 +32,24 @@ def _world(n_devices: int, *claims: str) -> World:
     return world
 
 
+def test_a_claim_whose_devices_no_node_of_the_pod_reaches_is_allocated_anew() -> None:
+    """PostFilter gives its allocation up, as no pod uses it; the next cycle finds devices on the other node."""
+    world = world_of(Cluster(zoned("a1 b1", allocatable={"cpu": "9", "pods": "9"})))
+    device = {"request": "r", "driver": "gpu.example.com", "pool": "a1", "device": "gpu-0"}
+    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a1"]}]}
+    allocation = {"devices": {"results": [device]}, "nodeSelector": {"nodeSelectorTerms": [only]}}
+    claim = resource_claim("c", allocation=allocation)
+    for document in (device_class(), device_slice("a1", 1), device_slice("b1", 1), claim):
+        document["metadata"]["resourceVersion"] = "1"
+        world.handle(ObjectSeen(_DECODE[document["kind"]](json.dumps(document).encode())))
+    for kind in DeviceKind:
+        world.handle(DevicesServed(kind))
+    pod = _using("c", "p", node_selector={build.ZONE: "b"})
+    world.process(PodSeen(pod))
+    world.run()
+    assert world.node_of(pod.uid) == "b1"
+
+
 def _using(claim: str, name: str, **more: Any) -> Pod:
     return decoded(build.pod(name, spec={"schedulerName": NAME, **using_claims(claim)}, **more))
 
