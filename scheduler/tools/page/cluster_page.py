@@ -14,6 +14,7 @@ from typing import ClassVar, Final, TypeVar
 import msgspec
 from aiohttp import web
 
+from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_slices, until_settled
 from scheduler.daemon.loop.view import RunningScheduler, View
 from scheduler.daemon.port.delegated_auth import API_PREFIX, PAGE_PATH, DelegatedAuth
@@ -209,7 +210,7 @@ class ClusterPage(View):
         return await self._sliced(waiting_groups(self._state, self._attempts.messages()))
 
     async def _room(self, asked: Asked) -> MachineRoom:
-        profiles = self._questions.new_profiles(ClusterView(self._state))
+        profiles = build_profiles(self._running.settings, ClusterView(self._state))
         return await self._sliced(machine_room_pieces(self._state, profiles, RoomQuestion(**asked)))
 
     async def _nodes(self, asked: Asked) -> NodeUses:

@@ -18,10 +18,8 @@ from typing import Final
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_slices
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
-from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SchedulerError, SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
@@ -98,7 +96,7 @@ class WhatIfService:
             ExplainRequest(
                 pod=pod,
                 state=self._state if copy is None else copy,
-                new_profile=lambda view: self.new_profiles(view)[name],
+                new_profile=lambda view: build_profiles(self._settings, view)[name],
                 rng=random.Random(_SEED),
                 try_changes=copy is not None,
                 pending_pods=pending,
@@ -108,10 +106,6 @@ class WhatIfService:
                 semantics=self._settings.semantics,
             )
         )
-
-    def new_profiles(self, view: ClusterView) -> Mapping[str, Profile]:
-        """Return the profiles for the view by schedulerName."""
-        return build_profiles(self._settings, view)
 
     async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
         """Return what would happen, to pods like `template` if one is named. Raises SettingsError and BusyError."""

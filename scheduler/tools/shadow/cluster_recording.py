@@ -95,31 +95,24 @@ class Recording:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
-            self._add(kind, body)
+            self.add(kind, object=msgspec.Raw(body))
 
     def on_list(self, kind: WatchedKind, bodies: Iterable[bytes]) -> None:
         """Write the whole first list of a kind. Raises OSError, and SettingsError if there is no room for it."""
         for body in bodies:
-            self._add(kind.kind, body)
-        self.on_listed(kind.kind)
+            self.add(kind.kind, object=msgspec.Raw(body))
+        self.add(kind.kind, listed=True)
         self.flush()
         if self.is_full:
             instead = "less; the command snapshot has no limit"
             raise SettingsError("the cluster", "", f"more than {self._max_bytes} bytes", instead)
 
-    def _add(self, kind: str, body: bytes) -> None:
-        self._append(kind, object=msgspec.Raw(body))
-
-    def on_listed(self, kind: str) -> None:
-        """Add that the first list of a kind is complete."""
-        self._append(kind, listed=True)
-
     def end_lists(self, leases: Leases, forbidden: Mapping[str, str]) -> None:
         """Add that the lists are complete, with what only a snapshot has, and the end of the file. Raises OSError."""
-        self._add(LEASES, msgspec.json.encode(leases))
+        self.add(LEASES, object=msgspec.Raw(msgspec.json.encode(leases)))
         if forbidden:
-            self._add(FORBIDDEN, msgspec.json.encode(forbidden))
-        self.on_mark(Mark.SYNCED)
+            self.add(FORBIDDEN, object=msgspec.Raw(msgspec.json.encode(forbidden)))
+        self.add(Mark.SYNCED)
         self.close()
 
     def on_deleted(self, kind: str, deleted: Deleted) -> None:
@@ -127,11 +120,7 @@ class Recording:
         self._hashes.pop((kind, deleted.key), None)
         namespace, _, name = deleted.key.rpartition("/")
         gone = DeletedObject(namespace=namespace, name=name, uid=deleted.uid)
-        self._append(kind, deleted=gone)
-
-    def on_mark(self, mark: Mark) -> None:
-        """Add that the first lists are complete, or that a watch is interrupted."""
-        self._append(mark)
+        self.add(kind, deleted=gone)
 
     def flush(self) -> None:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
@@ -157,7 +146,8 @@ class Recording:
         self._file.write(body)
         self.n_bytes += len(body)
 
-    def _append(self, kind: str, **what: Any) -> None:  # noqa: ANN401 - the fields of a line
+    def add(self, kind: str, **what: Any) -> None:  # noqa: ANN401 - the fields of a line
+        """Add a line of now: of a mark, or with what a watch shows of a kind."""
         line = Line(at_s=round(self._now_s() - self._began_s, 4), kind=kind, **what)
         self._waiting.append(msgspec.json.encode(line) + b"\n")
 
@@ -195,9 +185,9 @@ async def _record(options: Options, recording: Recording, connection: Connection
         if kind in unsynced:
             unsynced.remove(kind)
             if is_served:
-                recording.on_listed(kind)
+                recording.add(kind, listed=True)
             if not unsynced:
-                recording.on_mark(Mark.SYNCED)
+                recording.add(Mark.SYNCED)
                 log.info(0, "Recording changes")
 
     tasks = [asyncio.create_task(_follow(kind, client, recording, on_synced, log)) for kind in KINDS.values()]
@@ -253,7 +243,7 @@ async def _follow(
                     case Interrupted(error=error) if kind.may_lack(error):
                         on_synced(kind.kind, is_served=False)
                     case Interrupted(error=error):
-                        recording.on_mark(Mark.INTERRUPTED)
+                        recording.add(Mark.INTERRUPTED)
                         log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
                     case Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))

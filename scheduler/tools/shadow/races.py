@@ -61,13 +61,10 @@ class Races:
         self._orders = ProvenOrders()
         #: Both by the number of the difference, in the order in which they were found.
         self._unsettled: dict[int, Unsettled] = {}
-        self._kept: dict[int, Difference] = {}
+        #: At most `_MAX_DIFFERENCES`. Races are dropped first.
+        self.kept: dict[int, Difference] = {}
         #: How many differences there are, also those that are not kept.
         self.causes: Counter[Cause] = Counter()
-
-    def kept(self) -> Collection[Difference]:
-        """Return the differences that are kept, at most `_MAX_DIFFERENCES`. Races are dropped first."""
-        return self._kept.values()
 
     def interrupt(self) -> None:
         """Decide no difference again: what follows happened in another order."""
@@ -130,10 +127,10 @@ class Races:
     def _note(self, number: int, difference: Difference) -> None:
         """Count the difference, and keep it under its number. If there is no room, drop a race."""
         self.causes[difference.cause] += 1
-        if number not in self._kept and len(self._kept) >= _MAX_DIFFERENCES:
-            races = (each for each, kept in self._kept.items() if kept.cause is Cause.RACE)
+        if number not in self.kept and len(self.kept) >= _MAX_DIFFERENCES:
+            races = (each for each, kept in self.kept.items() if kept.cause is Cause.RACE)
             dropped = next(races, None)
             if dropped is None or difference.cause is Cause.RACE:
                 return
-            del self._kept[dropped]
-        self._kept[number] = difference
+            del self.kept[dropped]
+        self.kept[number] = difference

@@ -162,7 +162,7 @@ class Shadow:
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
-        kept, order = self._races.kept(), tuple(Cause)
+        kept, order = self._races.kept.values(), tuple(Cause)
         return ShadowReport(
             scheduler=self.scheduler_name,
             **asdict(self.counts),

@@ -33,13 +33,13 @@ def test_each_change_is_a_line_and_what_is_seen_again_is_none(*, compresses: boo
     file = io.BytesIO()
     made = recording(file, compresses=compresses)
     made.on_object("Pod", KEY, b'{"a":1}')
-    made.on_mark(Mark.SYNCED)
+    made.add(Mark.SYNCED)
     made.on_object("Pod", KEY, b'{"a":1}')
     made.flush()
     made.on_object("Pod", KEY, b'{"a":2}')
     made.on_deleted("Pod", Deleted(KEY, "u"))
     made.on_object("Pod", KEY, b'{"a":2}')
-    made.on_mark(Mark.INTERRUPTED)
+    made.add(Mark.INTERRUPTED)
     made.close()
     assert lines(file, compressed=compresses)[1:] == [
         {"atS": 1.0, "kind": "Pod", "object": {"a": 1}},
