@@ -35,7 +35,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.groups import GroupChangeCheck, incomplete_group, refused_member
-from scheduler.tools.explain.inspection import Inspection, inspect_pod
+from scheduler.tools.explain.inspection import Inspection, inspect_pod, refusals_at
 from scheduler.tools.explain.notes import (
     bound_notes,
     contradictions,
@@ -327,11 +327,12 @@ def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
     state = request.own_state()
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
-    view = ClusterView(state)
-    decision = decide(pod, view, request.new_profile(view), request.rng, Unobserved())
+    view, row = ClusterView(state), state.nodes.row_by_name[node_name]
+    profile = request.new_profile(view)
+    decision = decide(pod, view, profile, request.rng, Unobserved())
     match decision:
         case ScheduleResult(n_feasible=n_feasible):
-            scores, row = decision.scores, state.nodes.row_by_name[node_name]
+            scores = decision.scores
             still_fits = bool(scores.feasible.mask[row])
             if still_fits:
                 scores = replace(scores, chosen=row)  # which comes first
@@ -348,15 +349,4 @@ def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
             return
         case _:
             assert_never(decision)
-    answer.notes += _refusals_at(request, pod, state, node_name)
-
-
-def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:
-    """Return `plugin: reason` of each filter that refuses the node now."""
-    inspection = inspect_pod(pod, state, request.new_profile(ClusterView(state)))
-    row = state.nodes.row_by_name[node_name]
-    if not isinstance(inspection, Inspection):
-        refused_by, refusal = inspection
-        return (f"{refused_by}: {refusal.message}",)
-    found = [(plugin.name, statuses.at(row)) for plugin, statuses in inspection.refusals]
-    return tuple(f"{name}: {status.message}" for name, status in found if status is not None)
+    answer.notes += tuple(map(": ".join, refusals_at(row, pod, state, profile)))

@@ -61,3 +61,12 @@ def inspect_pod(
         except PluginFailed as failure:
             return plugin.name, failed(str(failure))
     return Inspection(context, refusals, pending_pods)
+
+
+def refusals_at(row: int, pod: Pod, state: ClusterState, profile: Profile) -> list[tuple[str, str]]:
+    """Return each filter that refuses the node, and its reason; if a PreFilter refuses the pod, that alone."""
+    inspection = inspect_pod(pod, state, profile)
+    if not isinstance(inspection, Inspection):
+        return [(inspection[0], inspection[1].message)]
+    found = [(plugin.name, statuses.at(row)) for plugin, statuses in inspection.refusals]
+    return [(name, status.message) for name, status in found if status is not None]

@@ -46,7 +46,7 @@ from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
-from scheduler.tools.explain.inspection import Inspection, inspect_pod
+from scheduler.tools.explain.inspection import refusals_at
 from scheduler.tools.shadow.differences import (
     count_best,
     difference_of,
@@ -311,13 +311,8 @@ class Shadow:
         """Return the first plugin that refuses the row, and its reason."""
         if row is None or self.state.nodes.nodes[row] is None:
             return "", "there is no such node"
-        inspection = inspect_pod(pod, self.state, self._profile)
-        if not isinstance(inspection, Inspection):
-            return inspection[0], inspection[1].message
-        for plugin, statuses in inspection.refusals:
-            status = statuses.at(row)
-            if status is not None:
-                return plugin.name, status.message
+        if refusals := refusals_at(row, pod, self.state, self._profile):
+            return refusals[0]
         nominated = pod.nominated_node_name
         return "", f"the pod is nominated to {nominated}" if nominated else "PreFilter leaves it out"
 
