@@ -37,7 +37,7 @@ from scheduler.tools.page.groups import Groups, waiting_groups
 from scheduler.tools.page.machine_room import MachineRoom, RoomQuestion, machine_room_pieces
 from scheduler.tools.page.nodes import NodeUses, node_uses
 from scheduler.tools.page.now import CacheStatus, Now, queue_status
-from scheduler.tools.page.pending import GROUP_WAITS, Pending, PodQuery, grouped, message_of, reason_of
+from scheduler.tools.page.pending import GROUP_WAITS, Pending, PodQuery, grouped, reason_of
 from scheduler.tools.page.rule_survey import ON_REQUEST, RuleSurvey
 from scheduler.tools.page.stream import PageStream
 from scheduler.tools.page.survey import Rules
@@ -275,7 +275,7 @@ class ClusterPage(View):
         """Return the explanation; add a note on why the pod's group waits unless its part `group` says it."""
         if queued is None or explanation.group:
             return explanation
-        reason = reason_of(queued, message_of(queued, self._attempts.messages()))
+        reason = reason_of(queued, self._attempts.messages())
         if not reason.startswith(GROUP_WAITS):
             return explanation
         return msgspec.structs.replace(explanation, notes=(reason, *explanation.notes))

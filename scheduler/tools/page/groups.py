@@ -10,6 +10,7 @@ from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+from scheduler.tools.page.pending import message_of
 
 #: Groups in an answer.
 MAX_GROUPS: Final = 200
@@ -58,9 +59,6 @@ def _group(key: GroupKey, state: ClusterState, messages: Mapping[str, str]) -> W
     if not members:
         return None
     known = state.groups.get(key)
-    conditions = (pod.scheduled_condition for pod in members)
-    shown = [condition.message for condition in conditions if condition is not None]
-    message = next((messages[pod.uid] for pod in members if pod.uid in messages), shown[0] if shown else "")
     return WaitingGroup(
         namespace=key.namespace,
         name=key.name,
@@ -70,5 +68,5 @@ def _group(key: GroupKey, state: ClusterState, messages: Mapping[str, str]) -> W
         n_needed=n_needed(state.groups, key),
         topology_key=known.topology.required[-1] if known is not None and known.topology.required else "",
         oldest=min(pod.created for pod in members),
-        message=message,
+        message=next(filter(None, (message_of(pod, messages) for pod in members)), ""),
     )

@@ -83,7 +83,7 @@ def grouped(pods: Iterable[QueuedPod], messages: Mapping[str, str], search: PodQ
     for few in batches(waiting):
         for queued in few:
             if search.matches(queued.pod):
-                reason = reason_of(queued, message_of(queued, messages))
+                reason = reason_of(queued, messages)
                 groups.setdefault((reason, queued.sub_queue.value), []).append(queued)
         yield
     answered = [_answer(reason, queue, group, messages) for (reason, queue), group in groups.items()]
@@ -96,21 +96,22 @@ def grouped(pods: Iterable[QueuedPod], messages: Mapping[str, str], search: PodQ
     )
 
 
-def message_of(queued: QueuedPod, messages: Mapping[str, str]) -> str:
+def message_of(pod: Pod, messages: Mapping[str, str]) -> str:
     """Return the message of the pod's last attempt; '' if it had none."""
-    remembered = messages.get(queued.uid)
+    remembered = messages.get(pod.uid)
     if remembered is not None:
         return remembered
-    condition = queued.pod.scheduled_condition
+    condition = pod.scheduled_condition
     return condition.message if condition is not None and condition.status == "False" else ""
 
 
-def reason_of(queued: QueuedPod, message: str) -> str:
+def reason_of(queued: QueuedPod, messages: Mapping[str, str]) -> str:
     """
-    Return the message without numbers of nodes and without its part on preemption.
+    Return the pod's message without numbers of nodes and without its part on preemption.
 
     Pods that wait for the same reason have the same text then. The message of a pod group is the same for its members.
     """
+    message = message_of(queued.pod, messages)
     refusals = refusals_in(message)
     if refusals.startswith(GROUP_WAITS):
         return refusals.rstrip(".")
@@ -140,7 +141,7 @@ def _answer(reason: str, queue: str, pods: list[QueuedPod], messages: Mapping[st
                 attempts=queued.attempts,
                 created=queued.pod.created,
                 priority=queued.pod.priority,
-                message=message_of(queued, messages),
+                message=message_of(queued.pod, messages),
             )
             for queued in oldest
         ),
