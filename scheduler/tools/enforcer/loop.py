@@ -281,7 +281,7 @@ class EnforcerDaemon(daemon.Daemon):
             return
         if self._options.dry_run:
             self._reports.on_would_move(move)
-            self._rebalancer.on_result(evicted=True, now_s=now_s)
+            self._rebalancer.on_result(move, evicted=True, now_s=now_s)
         else:
             self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 
@@ -297,7 +297,7 @@ class EnforcerDaemon(daemon.Daemon):
         if is_evicted:
             self._enforcer.note_evicted(move.pod.uid)
         if self._rebalancer is not None:
-            self._rebalancer.on_result(evicted=is_evicted, now_s=self._now_s())
+            self._rebalancer.on_result(move, evicted=is_evicted, now_s=self._now_s())
         self._in_flight = None
         self._needs_check = True
         self._inbox.nudge()

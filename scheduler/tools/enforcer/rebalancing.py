@@ -77,21 +77,19 @@ class Rebalancer:
         self._left: dict[tuple[str, Owner | None, str], float] = {}
         self._queue: list[str] = []
         self._from_s = 0.0
-        self._in_flight: Move | None = None
 
     def check(self, now_s: float) -> Pieces[Move | None]:
         """
-        Return the pod to move now, None if none is. Then `on_result` is expected, unless it is a dry run.
+        Return the pod to move now, None if none is. The caller asks again only after `on_result`.
 
         Each piece is one decision. The caller changes the state only after the last piece.
         """
         self._note_pods(now_s)
-        if self._in_flight is not None or now_s < self._from_s:
+        if now_s < self._from_s:
             return None
         if self._limits.for_groups:
             may_move = partial(self._may_move, now_s=now_s)
             if (move := (yield from self.waiting.next_move(may_move, now_s))) is not None:
-                self._in_flight = move
                 return move
         for uid in self._next_pods():
             placed = self._state.placed.get(uid)
@@ -100,16 +98,12 @@ class Rebalancer:
             if move is None:
                 self._qualified_s.pop(uid, None)
             elif now_s - self._qualified_s.setdefault(uid, now_s) >= self._limits.hold_s:
-                self._in_flight = move
                 return move
         return None
 
-    def on_result(self, *, evicted: bool, now_s: float) -> None:
-        """Take the result of the last move; one that was refused is found again later."""
-        move, self._in_flight = self._in_flight, None
+    def on_result(self, move: Move, *, evicted: bool, now_s: float) -> None:
+        """Take the result of the move; one that was refused is found again later."""
         self._from_s = now_s + self._limits.pause_s
-        if move is None:
-            return
         if evicted and move.group is not None:
             self.waiting.note_moved(move.group)
             self._from_s = now_s if move.others_follow else self._from_s

@@ -113,7 +113,7 @@ class RebalancedCluster:
         for member, node_name in move.nominations:
             self.patch(member.uid, node_name)
         self.replace(self.delete(move.pod.uid))
-        self.rebalancer.on_result(evicted=True, now_s=self.driver.now_s)
+        self.rebalancer.on_result(move, evicted=True, now_s=self.driver.now_s)
 
     def replace(self, evicted: Json) -> None:
         """Make the evicted pod anew at once."""

@@ -64,8 +64,7 @@ def test_a_pod_moves_once_its_better_place_has_held() -> None:
     move = world.check(1.0)
     assert move is not None
     assert (move.node_name, move.why.partition(" is ")[0]) == ("empty", "its score")
-    assert world.check(500.0) is None
-    world.rebalancer.on_result(evicted=True, now_s=world.now_s)
+    world.rebalancer.on_result(move, evicted=True, now_s=world.now_s)
     world.state.remove_pod(move.pod.uid)
     assert world.check(59.0) is None
 
@@ -129,8 +128,9 @@ def test_a_relaxed_rule_that_can_hold_again_moves_its_pod() -> None:
 def test_a_refused_eviction_is_tried_again_later() -> None:
     """A budget said no: the pod has not left its node."""
     world = crowded(AT_ONCE)
-    assert world.check() is not None
-    world.rebalancer.on_result(evicted=False, now_s=world.now_s)
+    move = world.check()
+    assert move is not None
+    world.rebalancer.on_result(move, evicted=False, now_s=world.now_s)
     assert world.check(1.0) is not None
 
 
@@ -164,7 +164,7 @@ def test_every_sequence_of_moves_ends(pods: list[tuple[int, str, str]], chance: 
         assert move.pod.owner is not None
         left.append((move.pod.owner.name, move.pod.node_name))
         assert len(left) == len(set(left))
-        world.rebalancer.on_result(evicted=True, now_s=world.now_s)
+        world.rebalancer.on_result(move, evicted=True, now_s=world.now_s)
         world.state.remove_pod(move.pod.uid)
         to = chance.choice([*names, move.pod.node_name, move.pod.node_name, move.node_name])
         cpu = chance.choice(("1", "500m", "2"))

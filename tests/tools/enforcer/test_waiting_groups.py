@@ -37,7 +37,7 @@ def moved(world: World, move: Move | None) -> str:
     """Carry out the eviction, as the daemon does; return the pod and its new node."""
     assert move is not None
     world.state.remove_pod(move.pod.uid)
-    world.rebalancer.on_result(evicted=True, now_s=world.now_s)
+    world.rebalancer.on_result(move, evicted=True, now_s=world.now_s)
     return f"{move.pod.name} to {move.node_name}"
 
 
