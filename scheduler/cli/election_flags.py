@@ -11,7 +11,6 @@ from scheduler.cli.flag_kinds import duration_s
 from scheduler.cli.kube_scheduler_flags import add_boolean
 from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.engine.syntax.durations import format_duration
-from scheduler.errors import SettingsError
 
 #: The field and what `--help` says, by flag. Fields of durations end with `_s`.
 _FIELDS: Final = {
@@ -22,7 +21,6 @@ _FIELDS: Final = {
     "resource-name": ("resource_name", "name of the Lease"),
     "resource-namespace": ("resource_namespace", "namespace of the Lease"),
 }
-_LOCK: Final = "leases"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElection:
     """Return the settings with the given flags. Raises SettingsError for values that cannot work."""
+    from scheduler.daemon.settings.loading import checked_election
+
     changes: dict[str, object] = {}
     if args.leader_elect is not None:
         changes["leader_elect"] = args.leader_elect == "true"
@@ -46,12 +46,7 @@ def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElec
         if (text := getattr(args, flag.strip("-").replace("-", "_"))) is not None:
             changes[field] = duration_s(flag, text, such_as="15s") if field.endswith("_s") else text
     found = msgspec.structs.replace(settings, **changes)
-    if found.leader_elect and found.resource_lock != _LOCK:
-        raise SettingsError("--leader-elect-resource-lock", "", found.resource_lock, _LOCK)
-    if found.leader_elect and found.lease_duration_s <= found.renew_deadline_s:
-        expected = f"more than the renew deadline of {found.renew_deadline_s:g}s"
-        raise SettingsError("--leader-elect-lease-duration", "", f"{found.lease_duration_s:g}s", expected)
-    return found
+    return checked_election(found) if found.leader_elect else found
 
 
 def values(settings: LeaderElection) -> dict[str, str]:

@@ -135,16 +135,20 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    from scheduler.daemon.settings.loading import default_settings, load_settings
+    from scheduler.daemon.settings.loading import checked_election, default_settings, load_settings
     from scheduler.tools.enforcer.loop import Options
 
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
-        lease = msgspec.structs.replace(
-            settings.configuration.leader_election, resource_namespace=args.namespace, resource_name=args.name
+        election = checked_election(
+            msgspec.structs.replace(
+                settings.configuration.leader_election,
+                resource_lock="leases",
+                resource_namespace=args.namespace,
+                resource_name=args.name,
+            )
         )
-        election = server_flags.checked_election(lease)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     }
     options = Options(
         settings=settings,
-        election=server_flags.checked_election(election) if election.leader_elect else None,
+        election=election if election.leader_elect else None,
         master=args.master,
         serving=serving,
         max_in_unschedulable_s=duration_s(

@@ -1,4 +1,4 @@
-"""Flags of commands that talk to an API server: connection, logging and leader election."""
+"""Flags of commands that talk to an API server: connection and logging."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Final
 import msgspec
 
 from scheduler.cli.flag_kinds import add, number
-from scheduler.daemon.settings.resolved import LeaderElection, Settings
-from scheduler.errors import SettingsError
+from scheduler.daemon.settings.resolved import Settings
 
-#: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).
-_RETRIES_IN_DEADLINE: Final = 1.2
 _VERBOSITY: Final = partial(number, "-v", allowed=range(11), expected="a verbosity from 0 to 10")
 
 
@@ -55,15 +52,3 @@ def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
         return settings
     client = msgspec.structs.replace(settings.configuration.client_connection, kubeconfig=kubeconfig)
     return settings.changed(client_connection=client)
-
-
-def checked_election(settings: LeaderElection) -> LeaderElection:
-    """Return the settings. Raises SettingsError if their durations cannot work."""
-    if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
-        raise SettingsError(
-            "leaderElection",
-            "renewDeadline",
-            f"{settings.renew_deadline_s:g}s",
-            f"more than {_RETRIES_IN_DEADLINE} times the retryPeriod of {settings.retry_period_s:g}s",
-        )
-    return settings

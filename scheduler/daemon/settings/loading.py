@@ -191,6 +191,14 @@ def _check_type(document: Mapping[str, object], problems: Problems) -> None:
         problems.raise_if_any()
 
 
+def checked_election(election: LeaderElection) -> LeaderElection:
+    """Return what flags made of the settings; raise InvalidSettingsError if it cannot work."""
+    problems = Problems("")
+    _check_leader_election(election, problems)
+    problems.raise_if_any()
+    return election
+
+
 def _check_leader_election(election: LeaderElection, problems: Problems) -> None:
     path = "leaderElection"
     durations_s = {

@@ -319,17 +319,29 @@ async def test_bad_input_is_one_line(
     assert capsys.readouterr() == ("", f"{line}\n")
 
 
+@pytest.mark.parametrize(
+    ("lease", "line"),
+    [
+        (
+            "leaseDuration: 15s, retryPeriod: 2s",
+            'renewDeadline: Invalid value: "2s": must be greater than retryPeriod*JitterFactor',
+        ),
+        (
+            "leaseDuration: 2s, retryPeriod: 1s",
+            'leaseDuration: Invalid value: "2s": must be greater than `RenewDeadline`',
+        ),
+    ],
+)
 async def test_impossible_lease_durations_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lease: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The scheduler may run without leader election, but the enforcer uses the durations for its own."""
-    durations = "{leaderElect: false, leaseDuration: 15s, renewDeadline: 2s, retryPeriod: 2s}"
+    durations = f"{{leaderElect: false, resourceLock: x, renewDeadline: 2s, {lease}}}"
     file = tmp_path / "scheduler.yaml"
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     file.write_text(f"{head}leaderElection: {durations}\n")
-    line = "leaderElection: renewDeadline: found 2s, expected more than 1.2 times the retryPeriod of 2s\n"
     assert await asyncio.to_thread(main, ["enforce", "--config", str(file)]) == 2
-    assert capsys.readouterr() == ("", line)
+    assert capsys.readouterr() == ("", f"leaderElection.{line}\n")
 
 
 async def _client(kubeconfig: Path) -> KubeClient:
