@@ -37,7 +37,6 @@ def explain_pod(
     together: Sequence[Pod] = (),
     *,
     adds_replicas: bool = False,
-    owns_state: bool = False,
     try_changes: bool = True,
 ) -> Explanation:
     """
@@ -71,7 +70,6 @@ def explain_pod(
             if node_by_uid.get(uid) != placed.pod.node_name  # in a simulation alone
         ),
         adds_replicas=adds_replicas,
-        owns_state=owns_state,
         semantics=cluster.settings.semantics,
         try_changes=try_changes,
         now_s=cluster.now_s,
@@ -168,10 +166,9 @@ def explain_waiting(
     recorded: DecisionRecord | None = None,
     *,
     together: Sequence[Pod] = (),
-    owns_state: bool = False,
 ) -> Explanation:
     """Return what `explain_pod` says, and whether a scheduler serves the pod if it is neither bound nor finished."""
-    answer = explain_pod(cluster, pod, recorded, together=together, owns_state=owns_state)
+    answer = explain_pod(cluster, pod, recorded, together=together)
     if cluster.leases is not None and answer.state not in ("bound", "finished"):
         answer.unserved, notes = service_of(pod, cluster.settings, cluster.leases, cluster.pods.values())
         answer.notes = (*notes, *answer.notes)

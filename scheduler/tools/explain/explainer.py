@@ -29,6 +29,7 @@ from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.stimuli import PodGone
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -48,6 +49,7 @@ from scheduler.tools.explain.refusals import describe_rule, node_group, node_gro
 from scheduler.tools.explain.sentences import SUCH_MEMBERS
 from scheduler.tools.explain.simulation.changes import node_after
 from scheduler.tools.explain.simulation.groups import move_notes, next_cycle, rank_notes
+from scheduler.tools.explain.simulation.watch_events import applied
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.suggestions import find_suggestions, held_notes, proposals
 
@@ -62,16 +64,15 @@ class ExplainRequest:
     A pod to explain, and the cluster and profile to explain it with.
 
     Args:
-        state: the cluster; never changed unless `owns_state`.
+        state: the cluster, in which changes are tried and taken back.
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
-        try_changes: whether to search for changes that would help; needs a copy of the state.
+        try_changes: whether to search for changes that would help; then nothing else may read the state meanwhile.
         avoided_nodes: nodes that no change may lead to, since the question takes them away.
         kept_pods: UIDs of pods that no change takes away, since they are on their nodes in thought alone.
-        owns_state: whether nothing else reads the state, so that it serves as that copy.
         adds_replicas: whether the pod comes beside all that run. Otherwise a change of its template replaces those.
         now_s: on the clock by which the state's kubelet refusals end.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
@@ -87,19 +88,14 @@ class ExplainRequest:
     try_changes: bool = True
     avoided_nodes: Collection[str] = ()
     kept_pods: Collection[str] = ()
-    owns_state: bool = False
     adds_replicas: bool = False
     on_step: Callable[[str], None] = lambda _: None
     now_s: float = 0.0
     semantics: Semantics = DEFAULT_SEMANTICS
 
-    def own_state(self) -> ClusterState:
-        """Return a state that may be changed."""
-        return self.state if self.owns_state else self.state.copy()
-
 
 def explain(request: ExplainRequest) -> Explanation:
-    """Return the explanation of the request's pod. Most of its time goes into the copy on which changes are tried."""
+    """Return the explanation of the request's pod. Most of its time goes into the changes that are tried."""
     pod = request.pod
     answer = Explanation(
         namespace=pod.namespace,
@@ -119,7 +115,11 @@ def explain(request: ExplainRequest) -> Explanation:
     answer.notes += unread_notes(pod.unread)
     if not pod.is_terminal:
         answer.notes += tuple(rules_without_effect(pod, request.state))
-        (_explain_bound if pod.node_name else _explain_pending)(answer, request)
+        if not pod.node_name:
+            _explain_pending(answer, request)
+        else:
+            with applied(request.state, [PodGone(pod.uid)]):
+                _explain_bound(answer, request)
     return answer
 
 
@@ -280,8 +280,7 @@ def _explain_refusal(answer: Explanation, request: ExplainRequest, error: FitErr
             if not any(isinstance(change, AddMatchLabelKey | RollOutInPlace) for change in changes)
         ]
     if proposed:
-        state = request.own_state()
-        tried = partial(node_after, pod, state, request.new_profile(ClusterView(state)), request.rng)
+        tried = partial(node_after, pod, request.state, profile, request.rng)
         answer.suggestions = find_suggestions(
             inspection.context, proposed, tried, request.on_step, request.avoided_nodes
         )
@@ -316,16 +315,14 @@ def _prefilter_group(
 
 
 def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
-    """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
-    node_name = request.pod.node_name
+    """Explain a bound pod that was taken from the state: decide anew, and compare the pod's node with the others."""
+    state, node_name = request.state, request.pod.node_name
     answer.state, answer.node, answer.recorded = "bound", node_name, request.recorded
     answer.notes += tuple(bound_notes(request.pod))
-    if request.state.node(node_name) is None:
+    if state.node(node_name) is None:
         since = "its node is gone" if request.pod.started else "it never started"
         answer.message, answer.node_gone = f"bound to {node_name}, which does not exist: {since}", True
         return
-    state = request.own_state()
-    state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
     view, row = ClusterView(state), state.nodes.row_by_name[node_name]
     profile = request.new_profile(view)

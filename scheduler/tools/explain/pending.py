@@ -68,13 +68,13 @@ class PendingWorkloads(Document, frozen=True, kw_only=True):
 
 
 def pending_workloads(cluster: LoadedCluster, namespace: str = "") -> PendingWorkloads:
-    """Return the pods that wait, of one namespace if it is named. Nothing else may read the cluster meanwhile."""
+    """Return the pods that wait, of one namespace if it is named."""
     pods = [pod for pod in cluster.pending_pods() if not pod.terminating and namespace in ("", pod.namespace)]
     found: dict[tuple[OwningWorkload, str], PendingWorkload] = {}
     for number, group in enumerate(alike(pods)):
         one = _unexplained(group)
         if number < _MAX_EXPLAINED:
-            answer = explain_waiting(cluster, group[0], owns_state=True)
+            answer = explain_waiting(cluster, group[0])
             one.reason, one.message = _reason(cluster, answer, group[0]), answer.message
             one.missing, one.change = _missing(answer), _change(answer, one.workload)
             one.state, one.unserved = answer.state, answer.unserved

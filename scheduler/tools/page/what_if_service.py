@@ -101,7 +101,6 @@ class WhatIfService:
                 try_changes=copy is not None,
                 pending_pods=pending,
                 notes=(*notes, *((_NOT_TRIED,) if copy is None else ())),
-                owns_state=copy is not None,
                 now_s=self._now_s(),
                 semantics=self._settings.semantics,
             )

@@ -79,7 +79,7 @@ def drawn_cluster(seed: int) -> tuple[Cluster, Json]:
 
 
 def _explained(cluster: Cluster, subject: Json, state: ClusterState, _chance: random.Random) -> None:
-    explain(cluster.request(subject, state, owns_state=True))
+    explain(cluster.request(subject, state))
 
 
 def _more_groups(_cluster: Cluster, _subject: Json, state: ClusterState, chance: random.Random) -> None:

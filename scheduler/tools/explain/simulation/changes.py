@@ -1,7 +1,7 @@
 """
-Makes changes on a copy of the cluster, decides again, and takes the changes back.
+Makes changes in the state of a cluster, decides again, and takes the changes back.
 
-After each decision the counts of the copy equal a recount. A decision is `engine.core.decide`, as in a cycle of the
+After each decision the counts equal a recount. A decision is `engine.core.decide`, as in a cycle of the
 machine; no pod is assumed, so that there is nothing else to take back.
 """
 
