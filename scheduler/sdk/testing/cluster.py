@@ -32,7 +32,7 @@ from scheduler.sdk.testing.objects import JsonObject
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest, parse_manifest
 from scheduler.tools.explain.recordings import read_snapshot
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, profile_for
 from scheduler.tools.explain.simulation.replicas import place_replicas, zone_of
 
 #: A plugin's class, or the file or folder that has it.
@@ -237,7 +237,7 @@ class Cluster:
 
     def _profile(self, pod: Pod) -> Profile:
         """Return the pod's profile, which is made once as in a scheduler."""
-        return self._world.profiles[self._read.profile_for(pod)[0].scheduler_name]
+        return self._world.profiles[profile_for(pod, self.settings)[0].scheduler_name]
 
 
 def _loaded(plugins: Sequence[Plugin]) -> LoadedPlugins:

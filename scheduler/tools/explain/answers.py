@@ -20,7 +20,7 @@ from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import service_of
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, profile_for
 from scheduler.tools.explain.workloads import OwningWorkload, alike
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
@@ -46,7 +46,7 @@ def explain_pod(
     `together`: pods that would be created with it; they stand for the members of its group that are pending in the
     cluster. The other arguments: see `ExplainRequest`.
     """
-    profile, notes = cluster.profile_for(pod)
+    profile, notes = profile_for(pod, cluster.settings)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
         recorded = None
         notes += (f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",)

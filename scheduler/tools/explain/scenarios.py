@@ -32,7 +32,7 @@ from scheduler.tools.explain.simulation.groups import (
     rank_notes,
     running_note,
 )
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, profile_for
 from scheduler.tools.explain.simulation.replicas import (
     PlacedReplicas,
     Simulation,
@@ -187,7 +187,7 @@ def _fill(
 
 def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
     """Return the notes on a pod that is of no profile; first, if no scheduler is seen to serve it, that."""
-    notes = cluster.profile_for(pod)[1]
+    notes = profile_for(pod, cluster.settings)[1]
     if not notes or cluster.leases is None:
         return notes
     unserved, _ = service_of(pod, cluster.settings, cluster.leases, cluster.pods.values())
@@ -204,7 +204,7 @@ def simulate_drain(
     """
     names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
     leaving, staying = empty_nodes(cluster.state, names, stays=zone is None)
-    stand_ins = Counter(pod.scheduler_name for pod in leaving if cluster.profile_for(pod)[1])
+    stand_ins = Counter(pod.scheduler_name for pod in leaving if profile_for(pod, cluster.settings)[1])
     world = cluster.world(rng, stand_ins)
     namespaces = () if zone is not None else {pod.namespace for pod in leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]

@@ -28,7 +28,7 @@ from scheduler.tools.explain.formats.manifest_documents import (
     numbered_documents,
     sorted_documents,
 )
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, profile_for
 from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
 #: Questions that may wait.
@@ -90,13 +90,12 @@ class WhatIfService:
 
     def explanation(self, pod: Pod, pending: Sequence[Pod], copy: ClusterState | None = None) -> Explanation:
         """Return the explanation of the pod; from a copy, which is used up, with the changes that would help."""
-        name = self._profile_name(pod)
-        notes = () if name == pod.scheduler_name else (f"explained with profile {name}",)
+        profile, notes = profile_for(pod, self._settings)
         return explain(
             ExplainRequest(
                 pod=pod,
                 state=self._state if copy is None else copy,
-                new_profile=lambda view: build_profiles(self._settings, view)[name],
+                new_profile=lambda view: build_profiles(self._settings, view)[profile.scheduler_name],
                 rng=random.Random(_SEED),
                 try_changes=copy is not None,
                 pending_pods=pending,
@@ -123,11 +122,6 @@ class WhatIfService:
         pieces = self._state.copy_pieces(copy)
         await in_slices(pieces, self._state, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
-
-    def _profile_name(self, pod: Pod) -> str:
-        """Return the name of the pod's profile; for a pod of another scheduler that of the first profile."""
-        names = [profile.scheduler_name for profile in self._settings.profiles]
-        return pod.scheduler_name if pod.scheduler_name in names else names[0]
 
     def _check(self, request: WhatIfRequest) -> None:
         n_replicas = request.replicas

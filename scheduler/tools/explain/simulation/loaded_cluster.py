@@ -211,18 +211,6 @@ class LoadedCluster:
         names = {*scheduler_names, *(profile.scheduler_name for profile in self.settings.profiles)}
         return [pod for pod in self.pending_pods() if pod.scheduler_name not in names]
 
-    def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
-        """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
-        for profile in self.settings.profiles:
-            if profile.scheduler_name == pod.scheduler_name:
-                return profile, ()
-        stand_in = self.settings.profiles[0]
-        note = (
-            f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
-            f"decided with profile {stand_in.scheduler_name}"
-        )
-        return stand_in, (note,)
-
     def world(self, rng: Rng, scheduler_names: Iterable[str] = ()) -> World:
         """
         Return a world of the state, which from now on the world alone changes.
@@ -256,3 +244,16 @@ class LoadedCluster:
             f"{counted(count, f'malformed {kind} object')} ignored"
             for kind, count in sorted(self.malformed.items())
         )
+
+
+def profile_for(pod: Pod, settings: Settings) -> tuple[ProfileSettings, tuple[str, ...]]:
+    """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
+    for profile in settings.profiles:
+        if profile.scheduler_name == pod.scheduler_name:
+            return profile, ()
+    stand_in = settings.profiles[0]
+    note = (
+        f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
+        f"decided with profile {stand_in.scheduler_name}"
+    )
+    return stand_in, (note,)
