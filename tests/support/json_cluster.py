@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +83,6 @@ class Cluster:
             pod=decoded(pod),
             state=state,
             new_profile=lambda view: build_profiles(SETTINGS, view)[NAME],
-            rng=random.Random(1),
             pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
             **more,
         )

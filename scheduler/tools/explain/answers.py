@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -23,8 +22,6 @@ from scheduler.tools.explain.serving import service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, profile_for
 from scheduler.tools.explain.workloads import OwningWorkload, alike
 
-#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
-_SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
 
@@ -59,7 +56,6 @@ def explain_pod(
         pod=pod,
         state=cluster.state,
         new_profile=lambda view: build_profiles(cluster.settings, view)[profile.scheduler_name],
-        rng=random.Random(_SEED),
         pending_pods=pending,
         recorded=recorded,
         notes=(*notes, *cluster.assumptions, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),

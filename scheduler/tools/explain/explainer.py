@@ -6,8 +6,9 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, assert_never
 
@@ -67,7 +68,6 @@ class ExplainRequest:
         state: the cluster, in which changes are tried and taken back.
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
-        rng: breaks ties between nodes.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
         try_changes: whether to search for changes that would help; then nothing else may read the state meanwhile.
@@ -81,7 +81,6 @@ class ExplainRequest:
     pod: Pod
     state: ClusterState
     new_profile: Callable[[ClusterView], Profile]
-    rng: Rng
     pending_pods: Sequence[Pod] = ()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
@@ -92,6 +91,8 @@ class ExplainRequest:
     on_step: Callable[[str], None] = lambda _: None
     now_s: float = 0.0
     semantics: Semantics = DEFAULT_SEMANTICS
+    #: Breaks ties between nodes; the same cluster gives the same answer.
+    rng: Rng = field(default_factory=partial(random.Random, 1), init=False)
 
 
 def explain(request: ExplainRequest) -> Explanation:

@@ -96,7 +96,6 @@ class WhatIfService:
                 pod=pod,
                 state=self._state if copy is None else copy,
                 new_profile=lambda view: build_profiles(self._settings, view)[profile.scheduler_name],
-                rng=random.Random(_SEED),
                 try_changes=copy is not None,
                 pending_pods=pending,
                 notes=(*notes, *((_NOT_TRIED,) if copy is None else ())),
