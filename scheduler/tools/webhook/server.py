@@ -145,25 +145,17 @@ class Listener(listener.Listener):
         super().__init__(
             application, tls=self._context, max_connections=MAX_CONNECTIONS, accept_interval_s=0.0
         )
-        self._has_certificate = self._is_listening = False
 
     @property
     def is_serving(self) -> bool:
         """True once requests can be answered: a certificate in a file is there before the socket listens."""
-        return self._has_certificate and self._is_listening
+        return self._metrics.certificate_expires_s > 0 and self._serving is not None
 
     def serve(self, pair: KeyPair) -> None:
         """Use this pair for new connections. Raises ssl.SSLError or ValueError if it is invalid."""
         expires = expires_s(pair.cert)
         load_pair(self._context, pair)
         self._metrics.certificate_expires_s = int(expires)
-        self._has_certificate = True
-
-    async def start(self, address: str, port: int) -> int:
-        """Listen, and return the port; 0 chooses a free one. Raises OSError."""
-        bound = await super().start(address, port)
-        self._is_listening = True
-        return bound
 
 
 def _label(verdict: Response) -> tuple[str, int]:
