@@ -165,13 +165,6 @@ class NodeTable:
         use = self.use(resource, rows)
         return 0 if use is None else use[1] - use[0]
 
-    def left_at(self, resource: str, row: int) -> int:
-        """Return allocatable minus requested at one row, also of a resource that no node has."""
-        index = self._resource_id.get(resource)
-        if index is None:
-            return -self.requested_at(resource, row)
-        return self._allocatable.own.item(index, row) - self._requested.own.item(index, row)
-
     def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
