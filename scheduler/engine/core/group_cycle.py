@@ -189,7 +189,7 @@ class GroupCycles:
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
         with self._state.without_nominations(entries.keys()):
             step = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
-        if not step.victims and self._lives.take_release(key):
+        if not step.victims and self._lives.lost.take_due(key):
             step = NextStep(victims=tuple(self._groups.placed(key)), note=RELEASED)
         yield from self._nominate(cycle, step)
         relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""

@@ -85,10 +85,11 @@ class LostMembers:
         return self._groups.n_placed(key) < min_count
 
     def take_due(self, key: GroupKey) -> bool:
-        """Return whether the group is to be released now. If so, note that this is done."""
+        """Return whether the group, which has no places, is to be released now. If so, note that it is."""
         is_due = key in self._release_due
         if is_due:
             self._end(key)
+            self._groups.release(key)
         return is_due
 
     def next_wake_s(self) -> float | None:

@@ -63,12 +63,12 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.queueing.active_pods import ActivePods
 from scheduler.engine.queueing.backoff import Backoff
-from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
 from scheduler.engine.queueing.ordered_pods import OrderedPods, by_end_of_backoff
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.queueing_hints import QueueingHints
 from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins, UnschedulablePods
+from scheduler.engine.state.batches import IncrementalWork
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -199,7 +199,7 @@ class PodQueue:
         queued.unschedulable_count, queued.error_count = sibling.unschedulable_count, sibling.error_count
         queued.backoff_window_s = sibling.backoff_window_s
         self._put_in(queued)
-        if queued.sub_queue is SubQueue.ACTIVE and self._backoff.is_backing_off(queued, now_s):
+        if queued.sub_queue is SubQueue.ACTIVE and now_s < queued.backoff_end_s:
             self._move(queued, SubQueue.BACKOFF, UNSCHEDULABLE_POD_ADD.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
@@ -341,7 +341,7 @@ class PodQueue:
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `flush` next has a pod to move, at least `now_s`; None if no pod waits for time."""
         heads = (self._rejected_backoff.first(), self._error_backoff.first())
-        wakes = [self._backoff.end_s(head) for head in heads if head]
+        wakes = [head.backoff_end_s for head in heads if head]
         if longest := self._waiting.rejected.first():
             tick = floor(self._timeout_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
@@ -415,8 +415,8 @@ class PodQueue:
         queued.backoff_window_s = self._backoff.window_s(queued)
 
     def _requeue(self, queued: QueuedPod, label: str, now_s: float) -> None:
-        backs_off = self._backoff.is_backing_off(queued, now_s)
-        self._move(queued, SubQueue.BACKOFF if backs_off else SubQueue.ACTIVE, label, now_s)
+        to = SubQueue.BACKOFF if now_s < queued.backoff_end_s else SubQueue.ACTIVE
+        self._move(queued, to, label, now_s)
 
     def _requeuing(
         self,
@@ -453,7 +453,7 @@ class PodQueue:
 
     def _completing_backoffs(self, now_s: float) -> Iterator[None]:
         for pods in (self._rejected_backoff, self._error_backoff):
-            while (queued := pods.first()) and not self._backoff.is_backing_off(queued, now_s):
+            while (queued := pods.first()) and queued.backoff_end_s <= now_s:
                 self._move(queued, SubQueue.ACTIVE, BACKOFF_COMPLETE, now_s)
                 yield
 

@@ -14,6 +14,7 @@ from scheduler.daemon.kube.store import Store
 from scheduler.daemon.loop.app import Scheduler
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.sending import Doubt
+from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import ClusterEvent
@@ -236,8 +237,8 @@ def no_pause_after_a_deletion_that_failed(self: PodQueue, uid: str, now_s: float
     self.activate(uid, now_s)
 
 
-@_sabotage(UnfitPods, "withdraw_nominations", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)
-def nominations_outlive_their_node(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+@_sabotage(Nominator, "leave_node", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)
+def nominations_outlive_their_node(_self: Nominator, _node_name: str, _now_s: float) -> list[Pod]:
     return []
 
 
