@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.flag_kinds import duration_s
 from scheduler.cli.snapshot import add_plugin_arguments
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 
 _UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30}

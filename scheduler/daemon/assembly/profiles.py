@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.devices import DeviceKind

@@ -29,22 +29,22 @@ from scheduler.engine.framework.explaining import (
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreFilterResult,
     PreScored,
+    RawScores,
     RuleFilter,
     ScorePlugin,
+    default_normalized,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.normalizing import RawScores, default_normalized
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.engine.model import pod_wire
 from scheduler.engine.model.affinity import parse_required_node_affinity
 from scheduler.engine.model.changes import Changes, LabelNode
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.terms import (
     ANY_NODE,
     HOSTNAME_KEY,

@@ -17,14 +17,13 @@ from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from scheduler.engine.model.annotations import MARKED_NAMESPACES
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.object_writes import StoredObject
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.requests import non_zero_on_node, on_node_request
 from scheduler.engine.state.assumed_objects import StoredObjects
 from scheduler.engine.state.batches import Pieces, batches
@@ -33,7 +32,6 @@ from scheduler.engine.state.counts import PodCounter
 from scheduler.engine.state.derived import MAX_BYTES, DerivedValues
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.disks import MountedDisks
-from scheduler.engine.state.disruption_budgets import DisruptionBudgets
 from scheduler.engine.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.engine.state.hierarchies import Hierarchies
 from scheduler.engine.state.kubelet_refusals import KubeletRefusals
@@ -41,6 +39,7 @@ from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.engine.state.node_table import NodeTable, Usage
 from scheduler.engine.state.nominated_pods import NominatedPods
+from scheduler.engine.state.object_table import DisruptionBudgets
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.pod_columns import PodColumns
 from scheduler.engine.state.pod_groups import PodGroups
@@ -124,7 +123,7 @@ class ClusterState:
         #: Whether a cycle is not over: places of a group's members may be assumed that are taken back later, and the
         #: queue does not hold the pods of the cycle. Only the machine may read the state meanwhile.
         self.is_provisional = False
-        self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+        self._usage_by_spec = MemoBySpec(_usage)
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -323,13 +322,6 @@ class ClusterState:
         known = self.placed.get(uid)
         return known is not None and known.assumed
 
-    def record_kubelet_refusal(self, uid: str, reason: str, now_s: float) -> None:
-        """Record that the kubelet of the pod's node refused the pod; do nothing if the pod is not placed."""
-        known = self.placed.get(uid)
-        if known is not None:
-            node_name = self.nodes.name_of(known.row)
-            self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
-
     def sweep(self) -> None:
         """Do what `sweeping` does, at once."""
         for _ in self.sweeping():
@@ -353,12 +345,7 @@ class ClusterState:
 
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from its node; pods of one spec share it unless the pod is being resized."""
-        if pod.resize is not None:
-            return _usage(pod)
-        usage = self._usage_by_spec.get(pod.spec)
-        if usage is None:
-            usage = self._usage_by_spec[pod.spec] = _usage(pod)
-        return usage
+        return self._usage_by_spec.of(pod) if pod.resize is None else _usage(pod)
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> bool:
         """

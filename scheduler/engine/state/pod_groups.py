@@ -340,7 +340,7 @@ class PodGroups:
         """Forget a member that is bound or gone."""
         if pod.group is not None:
             refuse_rule("remove_pending")
-            self._discard(self._pending, pod)
+            self._discard(self._pending, pod.group.key, pod.uid)
 
     def place(self, pod: Pod) -> None:
         """Count a member that came to a node."""
@@ -355,22 +355,19 @@ class PodGroups:
         """Count out a member that left its node."""
         if pod.group is not None:
             refuse_rule("displace")
-            self._discard(self._ending if pod.terminating else self._placed, pod)
+            self._discard(self._ending if pod.terminating else self._placed, pod.group.key, pod.uid)
 
-    def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:
-        if pod.group is None:
-            return
-        key = pod.group.key
+    def _discard(self, members: dict[GroupKey, dict[str, Pod]], key: GroupKey, uid: str) -> None:
         of_group = members.get(key)
         if of_group is not None:
-            of_group.pop(pod.uid, None)
+            of_group.pop(uid, None)
             if not of_group:
                 del members[key]
                 if members is self._placed:
                     self._being_evicted.discard(key)
                 elif members is self._pending:
                     self._unlike.discard(key)
-        self._note_ready(key, pod.uid)
+        self._note_ready(key, uid)
         self._drop_if_empty(key)
 
     def _note_ready(self, key: GroupKey, uid: str) -> None:

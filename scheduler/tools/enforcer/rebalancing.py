@@ -27,7 +27,6 @@ from typing import Final
 
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.batches import Pieces
@@ -168,7 +167,7 @@ class Rebalancer:
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
-        decision = decide(anew, self._view, profile, self._rng, Unobserved())
+        decision = decide(anew, self._view, profile, self._rng)
         if not isinstance(decision, ScheduleResult) or decision.node_name == pod.node_name:
             return None
         here = self._state.nodes.row_by_name[pod.node_name]

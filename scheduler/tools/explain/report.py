@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule, Suggestion
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters

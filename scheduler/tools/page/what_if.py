@@ -15,7 +15,7 @@ from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile

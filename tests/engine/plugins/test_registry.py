@@ -3,8 +3,13 @@
 import pytest
 
 from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME
-from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import (
+    FilterPlugin,
+    Plugin,
+    PluginContext,
+    PreEnqueuePlugin,
+    ScorePlugin,
+)
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import (

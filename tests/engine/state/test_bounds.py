@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from scheduler.engine.core.decide import ScheduleResult, decide
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.annotations import LIMIT_BYTES, MODE, SHOWN_OF_MODE
 from scheduler.engine.model.fallback import FALLBACK, LIMIT_CHARACTERS
 from scheduler.engine.model.node_selector import NodeSelector
@@ -52,9 +51,7 @@ def scheduled_in_turn(driver: Driver, n_pods: int, made: Callable[[int], build.J
     running: list[Pod] = []
     for number in range(n_pods):
         pod = driver.decoded(made(number))
-        decision = decide(
-            pod, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
-        )
+        decision = decide(pod, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng)
         assert isinstance(decision, ScheduleResult)
         driver.state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
         running.append(pod)
@@ -114,9 +111,7 @@ def test_a_count_in_use_does_not_remember_every_label_set_that_was_ever_there(
         driver.state.upsert_pod(replace(pod, uid=f"uid-{number}", labels={"app": "a", "job": f"{number}"}))
         driver.state.remove_pod(f"uid-{number}")
         if number % 20 == 0:
-            decide(
-                asking, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
-            )
+            decide(asking, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng)
     (counts,) = kept(driver, PodCounts)
     assert len(counts._selects) < 200
     assert differences(driver.state) == []

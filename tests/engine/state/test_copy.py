@@ -12,7 +12,6 @@ from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.kueue import KueueKind, KueueObject
 from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GroupKey, GroupKind, PodGroup
@@ -144,7 +143,7 @@ def test_a_copy_decides_as_the_state_does_where_kubelets_refuse_pods() -> None:
     second = driver.pod("second", cpu="1")
     for view in (ClusterView(driver.state), ClusterView(driver.state.copy())):
         profile = build_profiles(default_settings(), view)[NAME]
-        decision = decide(second, view, profile, random.Random(1), Unobserved())
+        decision = decide(second, view, profile, random.Random(1))
         assert isinstance(decision, FitError)
         assert decision.message().startswith("0/1 nodes are available")
 

@@ -135,7 +135,7 @@ def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) ->
     for unit in units:
         for placed in unit:
             if placed.row == row:
-                trial.add_pod(placed.pod)
+                trial.count(placed.pod, 1)
             else:
                 trial.count_elsewhere(placed.pod, 1)
         if trial.refusal() is not None:
@@ -147,7 +147,7 @@ def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) ->
 def _leave(unit: EvictionUnit, trial: NodeUnderTrial, row: int) -> None:
     for placed in unit:
         if placed.row == row:
-            trial.remove_pod(placed.pod)
+            trial.count(placed.pod, -1)
         else:
             trial.count_elsewhere(placed.pod, -1)
 

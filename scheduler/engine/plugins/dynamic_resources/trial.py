@@ -133,17 +133,14 @@ class DeviceTrial(PreFilterExtensions):
     _left: set[str] = field(default_factory=set)
     _joined: dict[str, Pod] = field(default_factory=dict)
 
-    def add_pod(self, pod: Pod) -> None:
-        """Let a pod that left return, or give devices to the claims of another one first."""
-        if pod.uid in self._left:
-            self._left.remove(pod.uid)
-        else:
-            self._joined[pod.uid] = pod
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Release the claims that no other pod has."""
-        if self._joined.pop(pod.uid, None) is None:
+    def count(self, pod: Pod, delta: int) -> None:
+        """Give devices to the claims of a pod that comes first; release the claims that only a pod that leaves has."""
+        if delta < 0 and self._joined.pop(pod.uid, None) is None:
             self._left.add(pod.uid)
+        elif delta > 0 and pod.uid in self._left:
+            self._left.remove(pod.uid)
+        elif delta > 0:
+            self._joined[pod.uid] = pod
 
     def refusal(self) -> Status | None:
         """Return why there are no devices for the claims."""

@@ -15,8 +15,7 @@ from operator import iadd
 
 import numpy as np
 
-from scheduler.engine.framework.interface import FeasibleNodes
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
+from scheduler.engine.framework.interface import MAX_NODE_SCORE, FeasibleNodes
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys

@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.tools.explain.formats.explanation import Answer, Explanation, JsonStruct
 from scheduler.tools.explain.simulation.world import GROUP_REPORT_S, World
 

@@ -1,6 +1,7 @@
 """Numbers and names of things, as texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -11,3 +12,10 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def first_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first names with commas between them, and dots for further ones."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean "..."?` with the most similar of the known names, '' if none is similar."""
+    written = {each.lower(): each for each in known}
+    similar = get_close_matches(name.lower(), written, n=1)
+    return f'; did you mean "{written[similar[0]]}"?' if similar else ""
