@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
-from scheduler.engine.framework.kinds import STORES
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     NodeGone,
@@ -52,6 +51,7 @@ from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.rules import RuleIndex
 from scheduler.tools.enforcer.violations import Violation, selects, violation_report, violations
 from scheduler.tools.explain.declared_rules import DeclaredRule
+from scheduler.tools.explain.simulation.watch_events import apply_event
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200
@@ -141,14 +141,8 @@ class Enforcer:
                 self._remove_pod(pod.uid)
             case PodGone(uid):
                 self._remove_pod(uid)
-            case NodeSeen(node):
-                self.state.upsert_node(node)
-            case NodeGone(name):
-                self.state.remove_node(name)
-            case ObjectSeen(obj):
-                STORES[obj.kind].upsert(self.state, obj)
-            case ObjectGone(kind, key):
-                STORES[kind].remove(self.state, kind, key)
+            case NodeSeen() | NodeGone() | ObjectSeen() | ObjectGone():
+                apply_event(self.state, stimulus)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
 

@@ -32,6 +32,7 @@ from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
+from scheduler.tools.explain.simulation.watch_events import apply_event
 
 #: A group for which no moves are found is looked at again after this time: a search takes up to half a second.
 _SEARCH_AGAIN_S: Final = 60.0
@@ -66,12 +67,8 @@ class WaitingGroups:
                 if (known := self._pending.pop(uid, None)) is not None:
                     groups.remove_pending(known)
                     self._state.nominate(known, "")
-            case PodGroupSeen(group):
-                groups.upsert(group)
-            case PodGroupGone(key):
-                groups.remove(key)
-            case PodGroupsServed(kind, is_served):
-                groups.serve(kind, is_served=is_served)
+            case PodGroupSeen() | PodGroupGone() | PodGroupsServed():
+                apply_event(self._state, stimulus)
             case _:
                 pass
 
