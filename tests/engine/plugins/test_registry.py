@@ -1,8 +1,11 @@
 """The registry of plugins, and the profiles built from it."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME
+from scheduler.engine.framework.events import never
 from scheduler.engine.framework.interface import (
     FilterPlugin,
     Plugin,
@@ -120,6 +123,12 @@ def test_a_filter_that_is_switched_off_alone_still_runs_at_prefilter():
         ("PreFilterOnly", "NodeAffinity"),
         ("NodePorts", "NodePorts"),
         ("KubeletRefusal", "KubeletRefusal"),
+    ]
+    events = {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
+    own = plugin_named("NodeAffinity").events_to_register()
+    assert any(event.hint for event in own)
+    assert events["NodeAffinity"] == [
+        replace(event, hint=None, reads_labels=never, needs=None) for event in own
     ]
 
 
