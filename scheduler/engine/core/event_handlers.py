@@ -143,15 +143,11 @@ class EventHandlers:
         # An update that changed nothing that is read, such as of a ReplicaSet's status, helps no pod.
         if old != obj:
             action = Action.ADD if old is None else Action.UPDATE
-            self._notify_of_object(event_of(obj.kind, action), old, obj, now_s)
+            self._queue.on_event(event_of(obj.kind, action), old, obj, now_s)
 
     def _on_object_deleted(self, kind: str, key: str, now_s: float) -> None:
         store = STORES[kind]
         old = store.seen(self._state, kind, key)
         if old is not None:
             store.remove(self._state, kind, key)
-            self._notify_of_object(event_of(kind, Action.DELETE), old, None, now_s)
-
-    def _notify_of_object(self, event: ClusterEvent | None, old: object, new: object, now_s: float) -> None:
-        if event is not None:
-            self._queue.on_event(event, old, new, now_s)
+            self._queue.on_event(event_of(kind, Action.DELETE), old, None, now_s)

@@ -183,9 +183,7 @@ class PodLifecycle:
     def notify_of_objects(self, changes: Iterable[tuple[StoredObject, StoredObject]], now_s: float) -> None:
         """Wake the pods that the changes of objects may help; each is given as it was and as it is."""
         for old, new in changes:
-            event = event_of(new.kind, Action.UPDATE)
-            if event is not None:
-                self._queue.on_event(event, old, new, now_s)
+            self._queue.on_event(event_of(new.kind, Action.UPDATE), old, new, now_s)
 
     def _follow(self, record: PodRecord, sign: Sign, pod: Pod, now_s: float) -> None:
         phase, act = self._TABLE[sign][record.phase]

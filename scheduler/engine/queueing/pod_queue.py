@@ -317,7 +317,7 @@ class PodQueue:
 
     def on_event(
         self,
-        event: ClusterEvent,
+        event: ClusterEvent | None,
         old: object,
         new: object,
         now_s: float,
@@ -327,10 +327,9 @@ class PodQueue:
         """
         Requeue the waiting pods that a change from `old` to `new` may help, with `kept_out` those that it selects.
 
-        A pending pod's own update goes to `update`.
+        A change that is no event helps none. A pending pod's own update goes to `update`.
         """
-        plugins = self._hints.interested_plugins(event, old, new)
-        if plugins:
+        if event is not None and (plugins := self._hints.interested_plugins(event, old, new)):
             self._backlog.add(self._requeuing(plugins, event, old, new, now_s, kept_out))
 
     def flush(self, now_s: float) -> None:
