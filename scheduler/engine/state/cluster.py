@@ -305,11 +305,6 @@ class ClusterState:
         known = self.placed.get(uid)
         return known is not None and known.assumed
 
-    def sweep(self) -> None:
-        """Do what `sweeping` does, at once."""
-        for _ in self.sweeping():
-            pass
-
     def sweeping(self) -> Pieces[None]:
         """
         Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values).

@@ -76,7 +76,7 @@ def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]])
             shadow.interrupt(at_s)
             continue
         if at_s >= sweep_s:
-            shadow.state.sweep()
+            finished(shadow.state.sweeping())
             sweep_s = at_s + SWEEP_PERIOD_S
         finished(shadow.apply(event, at_s))
         if (now_s := time.monotonic()) >= reported_s:

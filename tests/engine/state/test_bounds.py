@@ -19,6 +19,7 @@ from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.counts import PodCounts, TermSums
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
@@ -157,7 +158,7 @@ def test_a_sweep_drops_what_is_not_asked_for_in_pieces() -> None:
 
     for number in range(1200):
         ask(f"{number}")
-    driver.state.sweep()
+    finished(driver.state.sweeping())
     assert len(derived) == 1200
     ask("0")
     sizes = []
@@ -166,8 +167,8 @@ def test_a_sweep_drops_what_is_not_asked_for_in_pieces() -> None:
         sizes.append(len(derived))
     assert sizes == [*range(1150, 0, -50)]
     assert derived.keys() == ["0", "1199"]
-    driver.state.sweep()
-    driver.state.sweep()
+    finished(driver.state.sweeping())
+    finished(driver.state.sweeping())
     assert (len(derived), derived.n_bytes) == (0, 0)
 
 
@@ -209,8 +210,8 @@ def test_terms_of_pods_that_are_gone_are_freed_by_two_sweeps() -> None:
     named = weakref.ref(rule.names)
     driver.lose(pod)
     del pod, rule
-    driver.state.sweep()
-    driver.state.sweep()
+    finished(driver.state.sweeping())
+    finished(driver.state.sweeping())
     gc.collect()
     assert named() is None
 
@@ -231,7 +232,7 @@ def test_an_index_of_which_few_terms_are_left_is_made_anew() -> None:
         driver.lose(pod)
     table = driver.state.terms._table
     assert table.n_ids > 5000
-    driver.state.sweep()
+    finished(driver.state.sweeping())
     assert driver.state.terms._table.n_ids == 1
     view, asking = ClusterView(driver.state), driver.decoded(build.pod("asks", labels={"app": "a"}))
     sums = view.state.counts.term_sums("weights", view.label_set(asking), lambda term: term.key.weight)

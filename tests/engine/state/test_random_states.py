@@ -22,6 +22,7 @@ from scheduler.engine.model.terms import AffinityTerm, Toleration
 from scheduler.engine.plugins.inter_pod_affinity.filtering import full_domains, limiting_terms
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import PerDomain
@@ -295,7 +296,7 @@ class States(RuleBasedStateMachine):
     def sweep(self, n_times: int) -> None:
         """Sweep; three sweeps in a row drop every label set without pods, whose number is reused."""
         for _ in range(n_times):
-            self.state.sweep()
+            finished(self.state.sweeping())
 
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data())
