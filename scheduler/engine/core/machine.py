@@ -263,8 +263,7 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        for uid in self._fallbacks.take_due(now_s):
-            self.queue.activate(uid, now_s)
+        self.queue.activate_each(self._fallbacks.take_due(now_s), now_s)
         return self._group_lives.on_time(now_s)
 
     # The cycle.

@@ -217,7 +217,7 @@ class PodLifecycle:
             self._groups.turns.wake(group_before.key, now_s)
             self._queue.rank(pod.uid, pod.priority)
         if group_before is not None and group_before != pod.group:
-            self._queue.activate(pod.uid, now_s)
+            self._queue.activate_each((pod.uid,), now_s)
         if pod.group is not None:
             self._groups.note(pod.group.key, pod, now_s)
 

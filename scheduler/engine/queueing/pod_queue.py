@@ -12,8 +12,8 @@ The scheduling queue: the pending pods of all profiles, by what each waits for.
     (popped)        give_back of a pod that was not tried           ACTIVE
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
-    GATED           let_through                                     as UNSCHEDULABLE
-    not ACTIVE      activate                                        ACTIVE
+    GATED           let_through_each                                as UNSCHEDULABLE
+    not ACTIVE      activate_each                                   ACTIVE
     any             delete                                          (gone)
 
 A pod that moves to ACTIVE or BACKOFF has to pass the PreEnqueue checks, unless it comes from BACKOFF. If a check fails,
@@ -160,12 +160,8 @@ class PodQueue:
             if queued.sub_queue.waits_for_event and self._hints.is_worth_requeuing(queued, event, old, new):
                 self._requeue(queued, event.label, now_s)
 
-    def activate(self, uid: str, now_s: float) -> None:
-        """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
-        self.activate_each((uid,), now_s)
-
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
-        """Do as `activate` for each of these pods, up to thousands; they join the backlog."""
+        """Let each of these pods, which join the backlog, be tried without waiting any longer if PreEnqueue allows."""
         self._backlog.add(self._activating(list(uids), now_s))
 
     def wake_each(self, uids: Iterable[str], now_s: float) -> None:

@@ -234,7 +234,7 @@ def no_check_before_a_deletion(self: UnfitPods, due: EvictionDue) -> list[Instru
 @_sabotage(PodQueue, "back_off", Shape.RANKED, Verdict.EARLY, script=_DENIED)
 def no_pause_after_a_deletion_that_failed(self: PodQueue, uid: str, now_s: float) -> None:
     """Try a pod at once."""
-    self.activate(uid, now_s)
+    self.activate_each((uid,), now_s)
 
 
 @_sabotage(Nominator, "leave_node", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)

@@ -90,7 +90,7 @@ class DeviceTrials:
         allocated = AllocatedDevices()
         for key, claim in self.holders(trial.pools).items():
             if key not in released and claim.allocation is not None:
-                allocated.add(claim.allocation, key)
+                allocated.count(claim.allocation, key, 1)
         before = {
             claim.uid: claim
             for pod in pods
