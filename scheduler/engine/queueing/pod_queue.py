@@ -241,7 +241,7 @@ class PodQueue:
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
             if self._shares.is_over(namespace, now_s):
-                self._active.deprioritize(namespace)
+                self._active.turn(namespace, is_behind=True)
 
     @property
     def n_namespaces_deprioritized(self) -> int:
@@ -363,7 +363,7 @@ class PodQueue:
         """O(namespaces behind): few if shares are large, as each has used its share of `BURST_S` in `MEMORY_S`."""
         for namespace in sorted(self._active.behind):
             if not self._shares.is_over(namespace, now_s):
-                self._active.restore_priority(namespace)
+                self._active.turn(namespace, is_behind=False)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)

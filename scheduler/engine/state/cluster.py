@@ -144,7 +144,7 @@ class ClusterState:
         copy.held_for_evictions = dict(self.held_for_evictions)
         copy.groups, copy.hierarchies = self.groups.without_members(), self.hierarchies.copy()
         for name, labels in list(self.label_sets.namespace_labels.items()):
-            copy.upsert_namespace(Namespace(name, "", labels))
+            copy.relabel_namespace(name, labels)
         for node_name, pods in list(self.nominated.by_node()):
             for pod in pods:
                 copy.nominate(pod, node_name)
@@ -183,16 +183,8 @@ class ClusterState:
         return None if labels is None else Namespace(name, "", labels)
 
     @not_for_rules
-    def upsert_namespace(self, namespace: Namespace) -> None:
-        """Add the namespace or update its labels."""
-        self._relabel_namespace(namespace.name, namespace.labels)
-
-    @not_for_rules
-    def remove_namespace(self, name: str) -> None:
-        """Remove the namespace; pods in it are then in an unknown namespace."""
-        self._relabel_namespace(name, None)
-
-    def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+    def relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Give the namespace these labels; None removes it: pods in it are then in an unknown namespace."""
         known = self.label_sets.namespace_labels
         if known.get(name) == labels:
             return

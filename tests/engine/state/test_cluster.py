@@ -65,12 +65,12 @@ def test_a_namespace_is_known_with_its_labels_while_it_is_there() -> None:
     state.upsert_pod(Driver().decoded(document))
     marked = {"affinity-scheduler.io/annotation-reach": "cluster"}
     for labels, reached in (({}, ["default"]), (marked, ["default", "other"]), ({}, ["default"])):
-        state.upsert_namespace(Namespace("default", "", labels))
+        state.relabel_namespace("default", labels)
         assert state.namespace("default") == Namespace("default", "", labels)
         named = [term.key.matcher.named_namespaces() for term in state.terms]
         assert sorted(name for names in named for name in names or ()) == reached
         assert differences(state) == []
-    state.remove_namespace("default")
+    state.relabel_namespace("default", None)
     assert state.namespace("default") is None
 
 

@@ -240,12 +240,12 @@ class States(RuleBasedStateMachine):
         made = build.namespace(name, labels={} if team is None else {"team": team})
         namespace = KINDS["Namespace"].decode(json.dumps(made).encode())
         self.plain.namespaces[name] = namespace.labels
-        self.state.upsert_namespace(namespace)
+        self.state.relabel_namespace(name, namespace.labels)
 
     @rule(name=st.sampled_from(NAMESPACES))
     def remove_namespace(self, name: str) -> None:
         self.plain.namespaces.pop(name, None)
-        self.state.remove_namespace(name)
+        self.state.relabel_namespace(name, None)
 
     @rule(drawn=st.lists(drawn_pods, min_size=1, max_size=3))
     def add_pods(self, drawn: list[DrawnPod]) -> None:
