@@ -49,7 +49,7 @@ class LiveCluster:
         if kind == "Pod":
             self._apply_pod(self.decoder.decode(data))
         elif kind == "Node":
-            self.state.upsert_node(decode_node(data))
+            self.state.nodes.upsert(decode_node(data))
         elif kind in STORES:
             STORES[kind].upsert(self.state, self._decode[kind](data))
 
@@ -58,7 +58,7 @@ class LiveCluster:
         if kind == "Pod":
             self.state.remove_pod(self._uids.pop((namespace or "", name), ""))
         elif kind == "Node":
-            self.state.remove_node(name)
+            self.state.nodes.remove(name)
         elif kind in STORES:
             STORES[kind].remove(self.state, kind, f"{namespace}/{name}" if namespace else name)
 

@@ -55,7 +55,7 @@ class Cluster:
             labelled = KINDS["Namespace"].decode(encoded(namespace))
             state.relabel_namespace(labelled.name, labelled.labels)
         for node in self.nodes:
-            state.upsert_node(decode_node(encoded(node)))
+            state.nodes.upsert(decode_node(encoded(node)))
         for service in self.services:
             state.workloads.upsert(KINDS["Service"].decode(encoded(service)))
         for obj in self.storage:

@@ -119,7 +119,7 @@ class EventHandlers:
 
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)
-        self._state.upsert_node(node)
+        self._state.nodes.upsert(node)
         if old is None:
             self._queue.on_event(NODE_ADD, None, node, now_s)
             return
@@ -131,7 +131,7 @@ class EventHandlers:
 
     def _on_node_deleted(self, name: str, now_s: float) -> None:
         old = self._state.node(name)
-        self._state.remove_node(name)
+        self._state.nodes.remove(name)
         self._state.kubelet_refusals.forget_node(name)
         if old is not None:
             self._queue.on_event(NODE_DELETE, old, None, now_s)

@@ -1,5 +1,5 @@
 """
-The state of the cluster: nodes, placed pods and everything counted from them. Every change goes through `ClusterState`.
+The state of the cluster: nodes, placed pods and everything counted from them. Every change goes through it.
 
 The life of a pod here, as in kube-scheduler's cache, except that assumed pods never expire:
 
@@ -153,7 +153,7 @@ class ClusterState:
         for nodes in batches(list(self.nodes.nodes)):
             for node in nodes:
                 if node is not None:
-                    copy.upsert_node(node)
+                    copy.nodes.upsert(node)
             yield
         for part in self.placed.parts():
             located = [(known.pod, self.nodes.name_of(known.row), known.assumed) for known in part.values()]
@@ -161,16 +161,6 @@ class ClusterState:
                 for pod, node_name, assumed in few:
                     copy._count(pod, node_name, assumed=assumed)
                 yield
-
-    @not_for_rules
-    def upsert_node(self, node: Node) -> None:
-        """Add or update the node; pods that were seen on it earlier count from now on."""
-        self.nodes.upsert(node)
-
-    @not_for_rules
-    def remove_node(self, name: str) -> None:
-        """Remove the node; pods still on it count nowhere until it returns."""
-        self.nodes.remove(name)
 
     def node(self, name: str) -> Node | None:
         """Return the live node of that name, None if there is none."""

@@ -170,7 +170,7 @@ def _change(state: ClusterState, request: WhatIfRequest) -> list[str]:
     for name in request.cordon:
         node = state.node(name)
         if node is not None and not node.unschedulable:
-            state.upsert_node(cordoned(node))
+            state.nodes.upsert(cordoned(node))
     wanted = {(label.key, label.value) for label in request.without}
     missing, lost = set(wanted), list[str]()
     for node in state.nodes.nodes:

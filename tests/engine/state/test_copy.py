@@ -131,7 +131,7 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     for uid in list(copy.placed):
         copy.remove_pod(uid)
     for node in ("a", "b", "c"):
-        copy.remove_node(node)
+        copy.nodes.remove(node)
     left = (*copy.budgets, *copy.placed, *copy.held_for_evictions)
     assert (left, len(copy.kubelet_refusals), copy.workloads.seen("Service", "default/web")) == ((), 0, None)
     after = contents(vars(full.state.copy()))

@@ -233,7 +233,7 @@ class States(RuleBasedStateMachine):
     def remove_node(self, name: str) -> None:
         """Remove the node; its row becomes a ghost if it has pods."""
         self.plain.nodes.pop(name, None)
-        self.state.remove_node(name)
+        self.state.nodes.remove(name)
 
     @rule(name=st.sampled_from(NAMESPACES), team=st.sampled_from((None, "t", "u")))
     def upsert_namespace(self, name: str, team: str | None) -> None:
@@ -409,7 +409,7 @@ class States(RuleBasedStateMachine):
 
     def _upsert_node(self, node: Node) -> None:
         self.plain.nodes[node.name] = node
-        self.state.upsert_node(node)
+        self.state.nodes.upsert(node)
 
     def _add_pod(self, drawn: DrawnPod) -> None:
         uid = next((uid for uid in UIDS if uid not in self.plain.pods), UIDS[0])
