@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.engine.core.audit import differences
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
@@ -364,10 +363,6 @@ class Machine:
         )
         self._lifecycle.on_assumed(binding, now_s)
         return [self._reservations.reserve(bind, reserved) if reserved else bind]
-
-    def differences(self) -> list[str]:
-        """Return where the records differ from state, queue and indexes, one line each. O(records)."""
-        return differences(self.records, self.state, self.queue)
 
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool

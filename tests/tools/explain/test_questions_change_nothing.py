@@ -26,7 +26,7 @@ from scheduler.tools.explain.simulation.groups import count_more
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from tests.engine.core.test_device_taint_rules import rule
-from tests.engine.state.test_copy import TAKEN_OVER, contents
+from tests.engine.state.test_copy import TAKEN_OVER, contents, holders
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
@@ -53,7 +53,7 @@ def everything(state: ClusterState) -> Any:
         "allocated": devices.allocated.content(),
         "order of allocations": sorted(devices._allocated_at.items(), key=lambda entry: (entry[1], entry[0])),
         "allocated twice": devices.n_allocated_twice,
-        "assumed": (sorted(devices.holders()), sorted(state.volumes.holders())),
+        "assumed": (holders(devices), holders(state.volumes)),
         "differences": differences(state),
     }
 
