@@ -139,7 +139,11 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     for node in ("a", "b", "c"):
         copy.nodes.remove(node)
     left = (*copy.budgets, *copy.placed, *copy.held_for_evictions)
-    assert (left, len(copy.kubelet_refusals), copy.workloads.seen("Service", "default/web")) == ((), 0, None)
+    assert (left, len(copy.kubelet_refusals._exclusions), copy.workloads.seen("Service", "default/web")) == (
+        (),
+        0,
+        None,
+    )
     after = contents(vars(full.state.copy()))
     for name in TAKEN_OVER:
         assert before[name] == after[name], name

@@ -54,7 +54,7 @@ def test_of_classes_that_name_one_resource_the_newest_provides_it(
     chosen = devices.extended_resources.class_of("example.com/gpu")
     assert chosen is not None
     assert chosen.key == provider
-    provided = [each.key for each in devices.extended_resources.classes()]
+    provided = [each.key for each in devices.extended_resources._class_by_resource.values()]
     assert sorted(provided)[-1] == "other"
 
 
