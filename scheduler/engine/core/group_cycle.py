@@ -163,6 +163,8 @@ class GroupCycles:
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
+        # Those for which pods were evicted on their own keep their room in `_on_unplaced`.
+        yield from self._nominate(cycle, NOWHERE)
         yield from self._give_back(cycle)
         return GroupResult([attempt], placed)
 
@@ -204,7 +206,6 @@ class GroupCycles:
 
     def _give_back(self, cycle: _Cycle) -> Pieces[None]:
         """Let members without which the group is placed be tried on their own."""
-        yield from self._nominate(cycle, NOWHERE)
         for queued in cycle.entries.values():
             self._queue.give_back(queued)
             yield

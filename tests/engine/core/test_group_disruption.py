@@ -287,6 +287,22 @@ def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
     assert driver.state.nominated.node_of(waiting.uid) == "n"
 
 
+def test_a_member_beyond_the_minimum_evicts_no_second_pod_while_the_first_ends(driver: Driver) -> None:
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2))
+    show(driver, *(member(f"on-{i}", "g", 9, "n") for i in range(2)))
+    low = driver.pod("low", cpu="1", node="n")
+    show(driver, member("more", "g", 9))
+    (eviction,) = each_of(driver.cycles(), EvictVictim)
+    driver.handle(EvictionEnded(eviction.preemptor.uid, low.uid, VictimFate.DELETED))
+    driver.update(low, terminating=True, disruption="PreemptionByScheduler")
+    driver.node("m", allocatable={"cpu": "1"})
+    driver.pod("lower", cpu="1", node="m", priority=-5)
+    driver.pass_time(20)
+    assert not each_of(driver.cycles(), EvictVictim)
+    assert driver.state.nominated.node_of(eviction.preemptor.uid) == "n"
+
+
 @pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])
 def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: tuple[int, ...]) -> None:
     """In whichever order a group's members were shown (upstream: GetEarliestPodStartTime)."""
