@@ -303,6 +303,22 @@ def test_a_member_beyond_the_minimum_evicts_no_second_pod_while_the_first_ends(d
     assert driver.state.nominated.node_of(eviction.preemptor.uid) == "n"
 
 
+@VERSIONS
+@pytest.mark.parametrize("modes", [WHOLE, SINGLE], ids=["whole", "single"])
+def test_no_member_is_evicted_for_one_like_it_that_the_group_is_placed_without(
+    driver: Driver, version: str, modes: dict[str, Any]
+) -> None:
+    """Though the priority of their group is higher than theirs: the next one would be evicted for it, without end."""
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=9, mode=modes[version], version=version))
+    priority = 5 if version == "v1alpha2" else 9
+    show(driver, *(member(f"on-{i}", "g", priority, "n") for i in range(2)))
+    driver.pod("low", cpu="1", node="n", priority=priority)
+    show(driver, *(member(f"more-{i}", "g", priority) for i in range(2)))
+    evicted = [eviction.victim.name for eviction in each_of(driver.cycles(), EvictVictim)]
+    assert evicted == (["low"] if version == "v1alpha2" else [])
+
+
 @pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])
 def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: tuple[int, ...]) -> None:
     """In whichever order a group's members were shown (upstream: GetEarliestPodStartTime)."""
