@@ -143,6 +143,12 @@ class GroupCycles:
         if group is not None and (unlike := unlike_members(group, [*pods, *self._groups.placed(key)])):
             return (yield from self._put_back_all(cycle, unlike, Outcome(error=CycleError(unlike))))
         waiting = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
+        held = self._state.held_for_evictions
+        if text and any(pod.uid in held for pod in self._groups.pending(key)):
+            # Pods are evicted for the others, which are tried with it then: as in PreEnqueue, nothing is reported.
+            for queued in entries.values():
+                self._queue.put_back(queued, _BY_GANG_SCHEDULING, now_s)
+            return GroupResult([])
         if group is None or text:
             self._lives.note_incomplete(key, now_s)
             yield from self._nominate(cycle, NOWHERE)

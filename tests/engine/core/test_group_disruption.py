@@ -18,7 +18,7 @@ from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen,
 from tests.engine.core.preempting import settled
 from tests.engine.core.test_group_search import Case, Chance
 from tests.support.build import Json, affinity, pod, selector, spread, term
-from tests.support.driving import NAME, Driver, each_of
+from tests.support.driving import NAME, Driver, binds, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
@@ -285,6 +285,22 @@ def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
     show(driver, member("another", "g", 0))
     driver.cycles()
     assert driver.state.nominated.node_of(waiting.uid) == "n"
+
+
+def test_a_new_member_of_a_gang_waits_without_a_word_while_pods_are_evicted_for_the_others(
+    driver: Driver,
+) -> None:
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=9))
+    low = driver.pod("low", cpu="3", node="n")
+    show(driver, *(member(f"m{i}", "g", 9) for i in range(2)))
+    (eviction,) = each_of(driver.cycles(), EvictVictim)
+    show(driver, member("m2", "g", 9))
+    assert driver.cycles() == []
+    driver.handle(EvictionEnded(eviction.preemptor.uid, low.uid, VictimFate.DELETED))
+    driver.lose(low)
+    driver.pass_time(20)
+    assert len(binds(driver.cycles())) == 3
 
 
 def test_a_member_beyond_the_minimum_evicts_no_second_pod_while_the_first_ends(driver: Driver) -> None:
