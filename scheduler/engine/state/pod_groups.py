@@ -229,6 +229,10 @@ class PodGroups:
         """Return the number of members that are placed or could be."""
         return len(self._ready.get(key, ()))
 
+    def placed_with(self, key: GroupKey) -> int:
+        """Return how many members the group needed when it was placed, at most; 0 if it never was."""
+        return self._whole.get(key, 0)
+
     def is_whole(self, key: GroupKey, min_count: int) -> bool:
         """Return whether the group was placed once when it needed at least so many members."""
         return self._whole.get(key, 0) >= min_count

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.instructions import EvictVictim
+from scheduler.engine.model.instructions import EmitEvent, EvictVictim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled
@@ -348,3 +348,24 @@ def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: t
         show(driver, made)
     driver.pod("high", cpu="2", priority=9)
     assert {eviction.victim.node_name for eviction in each_of(driver.cycle(), EvictVictim)} == {"y"}
+
+
+@pytest.mark.parametrize("n_more", [0, 2], ids=["too few exist", "the others have no room"])
+def test_a_group_that_needs_more_than_when_it_was_placed_has_lost_no_members(
+    driver: Driver, n_more: int
+) -> None:
+    driver.node("n", allocatable={"cpu": "2"})
+    driver.handle(group_seen("g", 2, version="v1beta1"))
+    pods = show(driver, *(member(f"m{i}", "g", 0) for i in range(2)))
+    driver.cycles()
+    for each in pods:
+        driver.confirm(each, "n")
+    driver.handle(group_seen("g", 4, version="v1beta1"))
+    show(driver, *(member(f"more-{i}", "g", 0) for i in range(n_more)))
+
+    def n_told() -> int:
+        return [each.reason for each in each_of(driver.live(60), EmitEvent)].count("PodGroupNotWhole")
+
+    assert n_told() == 0
+    driver.lose(pods[0])
+    assert n_told() == 1
