@@ -93,8 +93,9 @@ class GroupLives:
             changed is not None
             and not changed.node_name
             and (changed.terminating or self._records.shown(changed.uid) is None)
+            and self._groups.n_placed(key)
         ):
-            # Beside members on nodes a group needs no more than exist: without this one the others may have places.
+            # Beside those on nodes, a group needs no more than exist: without this one the others may have places.
             self.turns.wake(key, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)
