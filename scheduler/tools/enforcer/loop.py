@@ -115,7 +115,8 @@ async def check_once(options: Options, environ: Mapping[str, str]) -> list[Broke
     metrics = EnforcementMetrics(version=product_version())
     limits = replace(options.limits, settle_s=0.0)
     options = replace(options, limits=limits, dry_run=True, election=None, serving=NO_PORT)
-    async with connect(options, environ, metrics, waits=False) as connection:
+    kinds = _watched_kinds(options)
+    async with connect(options, environ, metrics, waits=False, kinds=kinds) as connection:
         return await EnforcerDaemon(options, metrics, connection).check_once()
 
 
