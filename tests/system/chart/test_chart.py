@@ -169,8 +169,22 @@ def test_nothing_has_rights_but_for_what_it_does(chart, enforcer, may_evict, may
     (costs,) = (role["rules"] for role in documents(DELETION_COSTS) if role["kind"] == "ClusterRole")
     assert any("pods/eviction" in rule.get("resources", ()) for rule in rules) is may_evict
     assert (costs[0] in rules) is may_write_costs
+    # A dry run writes neither events nor a Lease.
+    writes = {verb for role in ("ClusterRole", "Role") for verb in _written(objects, role)}
+    assert writes == ({"evictions", "events", "leases"} if may_evict else set())
     given = {flag for each in named(objects, "Deployment").values() for flag in container(each)["args"]}
     assert {flag for flag in given if flag.startswith(("--dry-run", "--deletion-costs"))} == flags
+
+
+def _written(objects: list[Json], kind: str) -> set[str]:
+    """Return what the enforcer may write by its role of this kind, apart from costs and reviews of its port."""
+    rules = (
+        named(objects, kind)
+        .get(ENFORCER if kind == "ClusterRole" else f"{ENFORCER}-state", {})
+        .get("rules", [])
+    )
+    names = {"pods/eviction": "evictions", "events": "events", "leases": "leases"}
+    return {names[each] for rule in rules for each in rule["resources"] if each in names}
 
 
 def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_reads(chart):
