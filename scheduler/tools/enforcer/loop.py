@@ -289,7 +289,7 @@ class EnforcerDaemon(daemon.Daemon):
             return
         if self._options.dry_run:
             self._reports.on_would_move(move)
-            self._rebalancer.on_result(evicted=True, now_s=now_s)
+            self._rebalancer.on_announced(now_s)
         else:
             self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 
