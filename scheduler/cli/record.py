@@ -85,6 +85,9 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError(args.output, "", error.strerror or str(error), expected) from error
     finally:
         live.clear()
+    if not recording.has_lists:
+        found = "an end before the first lists were whole, without which no command reads it"
+        raise SettingsError(args.output, "", found, "more time and room for them (--for, --max-size)")
     end = f"; it is full at --max-size {args.max_size}" if recording.is_full else ""
     print(
         f"{args.output}: {counted(recording.n_lines, 'line')}, {recording.n_bytes:,} bytes{end}",

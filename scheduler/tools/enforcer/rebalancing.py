@@ -119,6 +119,12 @@ class Rebalancer:
         if evicted and (workload := _workload(move.pod)) is not None:
             self._left[workload, move.pod.node_name] = now_s
 
+    def on_announced(self, now_s: float) -> None:
+        """Take the last move of a dry run as made, and with it the other moves for its group, which it names."""
+        if self._in_flight is not None and self._in_flight.group is not None:
+            self.waiting.end(self._in_flight.group)
+        self.on_result(evicted=True, now_s=now_s)
+
     def _note_pods(self, now_s: float) -> None:
         """Follow which pods came, moved and left. O(pods)."""
         placed_s = self._placed_s

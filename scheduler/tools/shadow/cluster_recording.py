@@ -65,7 +65,8 @@ class Recording:
     """
     The lines of one file. An object that is seen again as it was is no line.
 
-    `n_lines`, `n_bytes`: in the file. `is_full`: whether something was left out since it had no room.
+    `n_lines`, `n_bytes`: in the file. `is_full`: whether something was left out since it had no room. `has_lists`:
+    whether it has the first lists, without which no command reads it.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Recording:
         self._hashes: dict[tuple[str, str], int] = {}
         self._waiting = [msgspec.json.encode(Header()) + b"\n"]
         self.n_lines = self.n_bytes = 0
-        self.is_full = False
+        self.is_full = self.has_lists = False
 
     def reduced(self, kind: WatchedKind, raw: msgspec.Raw) -> bytes:
         """Return the JSON of an object as the recording has it."""
@@ -130,8 +131,11 @@ class Recording:
         self._append(kind, deleted=gone)
 
     def on_mark(self, mark: Mark) -> None:
-        """Add that the first lists are complete, or that a watch is interrupted."""
+        """Add that the first lists are complete, or that a watch is interrupted. Raises OSError."""
         self._append(mark)
+        if mark is Mark.SYNCED:
+            self.flush()
+            self.has_lists = not self.is_full
 
     def flush(self) -> None:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
@@ -171,7 +175,7 @@ async def record(
     Raises SettingsError and OSError.
     """
     metrics = ControllerMetrics(version=product_version())
-    async with connect(options, environ, metrics, waits=False) as connection:
+    async with connect(options, environ, metrics, waits=False, kinds=KINDS.values()) as connection:
         with open_file() as file:
             recording = Recording(
                 file,

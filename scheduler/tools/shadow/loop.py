@@ -54,7 +54,8 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
     metrics = ShadowMetrics(version=product_version())
     disable_full_collections()
-    async with connect(options, environ, metrics, waits=False) as connection:
+    kinds = kinds_for(options.settings)
+    async with connect(options, environ, metrics, waits=False, kinds=kinds) as connection:
         shadowing = ShadowDaemon(options.at(connection.semantics), metrics, connection)
         await daemon.run_until_signal(shadowing)
         shadowing.shadow.end(time.monotonic())
