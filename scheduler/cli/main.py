@@ -184,7 +184,7 @@ def _parse(arguments: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
         complete(parser)
     asks_for_help = not set(arguments).isdisjoint(("-h", "--help", "--version"))
     if chosen is not None and chosen not in _COMMANDS and not asks_for_help:
-        from scheduler.engine.syntax.similar_names import did_you_mean  # the menu imports no room
+        from scheduler.engine.syntax.words import did_you_mean  # the menu imports no room
 
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, _COMMANDS)}")
     args = parser.parse_args(arguments or ["--help"])

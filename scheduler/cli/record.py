@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.flag_kinds import duration_s
 from scheduler.cli.snapshot import add_plugin_arguments
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 
 _UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
@@ -85,6 +85,9 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError(args.output, "", error.strerror or str(error), expected) from error
     finally:
         live.clear()
+    if not recording.has_lists:
+        found = "an end before the first lists were whole, without which no command reads it"
+        raise SettingsError(args.output, "", found, "more time and room for them (--for, --max-size)")
     end = f"; it is full at --max-size {args.max_size}" if recording.is_full else ""
     print(
         f"{args.output}: {counted(recording.n_lines, 'line')}, {recording.n_bytes:,} bytes{end}",

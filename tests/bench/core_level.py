@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Bind, WriteReservation
 from scheduler.engine.model.stimuli import BindDone, CycleDue, NodeGone, ObjectGone, PodGone, PodSeen
@@ -44,7 +44,7 @@ class CoreResult(msgspec.Struct, frozen=True):
     echo_us: float
 
 
-class _Stopwatch(Unobserved):
+class _Stopwatch(Observer):
     """An observer that only notes how long the last decision took."""
 
     def __init__(self) -> None:

@@ -275,7 +275,11 @@ def test_a_url_is_a_loopback_address(capsys: pytest.CaptureFixture[str]) -> None
     "text",
     [
         pytest.param(f'err="401 Unauthorized: Bearer {SECRET}"', id="a header"),
+        pytest.param(f'err="401 Unauthorized: Authorization: Basic {SECRET}"', id="a password in a header"),
         pytest.param(f"https://user:{SECRET}@host/path", id="a URL"),
+        pytest.param(f"AWS_SECRET_ACCESS_KEY={SECRET}", id="a variable"),
+        pytest.param(f"user:\n  client-key-data: {SECRET}\n", id="a line of YAML"),
+        pytest.param(f'{{"message": "users:\\n- token: {SECRET}\\n"}}', id="YAML in JSON"),
         pytest.param(f'{{"clientSecret": "{SECRET} {SECRET}"}}', id="a field"),
         pytest.param(f'{{"message": "{{\\"api_key\\":\\"{SECRET}\\"}}"}}', id="JSON in JSON"),
         pytest.param(f"--some-token={SECRET} --v=2", id="a flag"),

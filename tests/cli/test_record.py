@@ -61,6 +61,32 @@ def _shows_bind(file: Path) -> bool:
     return any(b'"name":"new"' in line and b'"nodeName"' in line for line in body.splitlines())
 
 
+@pytest.mark.parametrize("command", ["record -o FILE", "shadow", "enforce --once"])
+async def test_a_kind_that_may_not_be_listed_ends_a_command_with_one_line(
+    command: str, tmp_path: Path, called: Called
+) -> None:
+    """Its list would be asked for again and again, and the command wait without a word."""
+    role = tmp_path / "role.yaml"
+    role.write_text(SHADOW.read_text().replace("[nodes, namespaces, ", "[nodes, "))
+    words = command.replace("FILE", str(tmp_path / "file")).split()
+    async with served(tmp_path) as cluster:
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, role)
+        line = await refused(called, *words, "--kubeconfig", kubeconfig)
+    assert "403 Forbidden: namespaces is forbidden: " in line
+    assert line.endswith("; a role with this right is missing\n")
+
+
+async def test_a_recording_without_its_first_lists_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    async with served(tmp_path) as cluster:
+        kubeconfig = accounts.person_kubeconfig(cluster, tmp_path, SHADOW)
+        words = ("record", "-o", str(file), "--for", "1ms", "--kubeconfig", kubeconfig)
+        process = await forked("scheduler", *words)
+        _, err = await process.communicate()
+    assert process.returncode == 2
+    assert err.decode().splitlines()[-1].startswith(f"{file}: found an end before the first lists were whole")
+
+
 @pytest.mark.parametrize(
     "flags",
     [

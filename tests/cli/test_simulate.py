@@ -241,7 +241,7 @@ async def full(tmp_path: Path) -> AsyncIterator[DevCluster]:
         for node, app in (("node-0001", "kept"), ("node-0002", "batch")):
             for index in range(2):
                 pod = build.pod(f"{app}-{index}", node=node, cpu="2", labels={"app": app})
-                cluster.store.inject(POD, pod)
+                cluster.store.rewrite(POD, pod)
         budget = {"metadata": {"name": "kept"}, "spec": {"selector": {"matchLabels": {"app": "kept"}}}}
         cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
         for name, policy in (("urgent", "PreemptLowerPriority"), ("gentle", "Never")):
@@ -366,9 +366,9 @@ async def guarded(tmp_path: Path) -> AsyncIterator[DevCluster]:
             owned("agent", "node-0001", owner="DaemonSet"),
             owned("bare", "node-0004", owner=""),
         ):
-            cluster.store.inject(POD, pod)
+            cluster.store.rewrite(POD, pod)
         budget = build.disruption_budget("web", build.selector("app=web"), 1)
-        cluster.store.inject(POD_DISRUPTION_BUDGET, budget)
+        cluster.store.rewrite(POD_DISRUPTION_BUDGET, budget)
         yield cluster
 
 

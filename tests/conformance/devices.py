@@ -22,7 +22,6 @@ from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.engine.framework.node_trial import FilterTrials
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.reserving import Reservation
 from scheduler.engine.framework.status import Code, Skip, Status
@@ -222,7 +221,7 @@ class DeviceCluster:
 
     def _unfit(self, context: PodContext, view: ClusterView, expected: Json) -> Json:
         """Return the message and PostFilter's part; carry out what PostFilter writes, as recorded."""
-        decision = decide(context.pod, view, self.profile, Random(0), Unobserved())
+        decision = decide(context.pod, view, self.profile, Random(0))
         assert isinstance(decision, FitError), decision
         entry: Json = {"message": decision.message()}
         asked = context.cycle_state.get(NAME)

@@ -13,7 +13,6 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.engine.framework.kinds import STORES, kinds
 from scheduler.engine.framework.node_trial import FilterTrials
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code, Skip, Status
@@ -50,7 +49,7 @@ class LiveCluster:
         if kind == "Pod":
             self._apply_pod(self.decoder.decode(data))
         elif kind == "Node":
-            self.state.upsert_node(decode_node(data))
+            self.state.nodes.upsert(decode_node(data))
         elif kind in STORES:
             STORES[kind].upsert(self.state, self._decode[kind](data))
 
@@ -59,7 +58,7 @@ class LiveCluster:
         if kind == "Pod":
             self.state.remove_pod(self._uids.pop((namespace or "", name), ""))
         elif kind == "Node":
-            self.state.remove_node(name)
+            self.state.nodes.remove(name)
         elif kind in STORES:
             STORES[kind].remove(self.state, kind, f"{namespace}/{name}" if namespace else name)
 
@@ -110,7 +109,7 @@ class ProductSubject:
         """Return the decision with each plugin's part of it; change nothing."""
         view = self.cluster.view()
         decided = self.cluster.pod(pod)
-        decision = decide(decided, view, self.profile, Random(0), Unobserved())
+        decision = decide(decided, view, self.profile, Random(0))
         if isinstance(decision, CycleError):
             return {"error": decision.message}
         answer = _answer(PodContext(decided, view.label_set(decided)), view, self.profile)

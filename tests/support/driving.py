@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.core import audit
+from scheduler.engine.core.machine import Machine
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.instructions import (
     Attempted,
@@ -167,8 +169,13 @@ class Driver(World):
         return isinstance(answer, ProceedWithEviction)
 
     def audit(self) -> None:
-        assert differences(self.state) == []
-        assert self.machine.differences() == []
+        assert all_differences(self.machine) == []
+
+
+def all_differences(machine: Machine) -> list[str]:
+    """Return where counts differ from a recount, and records from state, queue and indexes."""
+    of_records = audit.differences(machine.records, machine.state, machine.queue)
+    return [*differences(machine.state), *of_records]
 
 
 def settings_of(plugin: str, **args: Any) -> Settings:

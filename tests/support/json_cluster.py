@@ -52,9 +52,10 @@ class Cluster:
         state = state or ClusterState()
         state.devices.epoch_s = self.epoch_s
         for namespace in self.namespaces:
-            state.upsert_namespace(KINDS["Namespace"].decode(encoded(namespace)))
+            labelled = KINDS["Namespace"].decode(encoded(namespace))
+            state.relabel_namespace(labelled.name, labelled.labels)
         for node in self.nodes:
-            state.upsert_node(decode_node(encoded(node)))
+            state.nodes.upsert(decode_node(encoded(node)))
         for service in self.services:
             state.workloads.upsert(KINDS["Service"].decode(encoded(service)))
         for obj in self.storage:

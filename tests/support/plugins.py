@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.plugins.registry import IN_TREE
 
 

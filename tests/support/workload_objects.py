@@ -77,7 +77,7 @@ def planned(
     """Return the plan of an object in a cluster with these pods, and these objects of other kinds."""
     store = ObjectStore()
     for of_kind, one in ((kind, obj), *((POD, pod) for pod in pods), *beside):
-        store.inject(of_kind, one)
+        store.rewrite(of_kind, one)
     return [*PLANS[kind](store.get(kind, *key_of(obj)), store)]
 
 

@@ -33,8 +33,8 @@ automountServiceAccountToken: true
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with tpl .values.priorityClassName .root }}
-priorityClassName: {{ . }}
+{{- with tpl (.values.priorityClassName | default "") .root }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -63,7 +63,7 @@ topologySpreadConstraints:
 terminationGracePeriodSeconds: 30
 securityContext:
   {{- $own := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
-  {{- toYaml (merge (deepCopy (.root.Values.podSecurityContext | default dict)) $own) | nindent 2 }}
+  {{- toYaml (mergeOverwrite $own (deepCopy (.root.Values.podSecurityContext | default dict))) | nindent 2 }}
 {{- end -}}
 
 {{- define "container" -}}

@@ -13,7 +13,7 @@ from scheduler.cli.query.sources import read_cluster, read_with_manifests
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.kube.requests import seconds_of
 from scheduler.daemon.settings.problems import printable
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation

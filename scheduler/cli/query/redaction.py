@@ -10,21 +10,24 @@ from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
 
 LEFT_OUT: Final = "<left out>"
 _NAMES: Final = (
-    r"(?:token|password|passwd|secret|credentials?|authorization|api[_-]?key|private[_-]?key|key[_-]?data)"
+    r"(?:token|password|passwd|secret|credentials?|authorization|api[_-]?key|private[_-]?key|key[_-]?data|"
+    r"secret[_-]?access[_-]?key)"
 )
 _FIELD: Final = re.compile(_NAMES, re.IGNORECASE)
 _PATTERNS: Final = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(r"(?<=\bbearer )[\w.~+/=-]+", re.IGNORECASE),
+    re.compile(r"(?:(?<=\bbearer )|(?<=\bauthorization: basic ))[\w.~+/=-]+", re.IGNORECASE),
     # A JSON web token, also if its end was cut off.
     re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}"),
     # User and password of a URL.
     re.compile(r"(?<=://)[^/\s@\"']{1,200}(?=@)"),
 )
-#: `"token": "..."` and password='...'; quotes within a JSON string have backslashes. And password=... without quotes.
+#: `"token": "..."` and password='...'; quotes within a JSON string have backslashes. And password=... without quotes,
+#: and on a line of its own as in YAML.
 _NAMED: Final = (
     re.compile(rf"({_NAMES}[\\\"']*\s*[:=]\s*[\\\"']+)[^\"'\\]+", re.IGNORECASE),
     re.compile(rf"({_NAMES}=)[^\s\"'\\,;&]+", re.IGNORECASE),
+    re.compile(rf"((?:^|\\n)[ -]{{0,40}}[\w-]{{0,40}}{_NAMES}: +)[^\s\"'\\]+", re.IGNORECASE | re.MULTILINE),
 )
 
 

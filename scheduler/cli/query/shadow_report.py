@@ -6,7 +6,7 @@ import textwrap
 from typing import Final
 
 from scheduler.daemon.settings.problems import printable
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.shadow.report import Cause, ShadowReport

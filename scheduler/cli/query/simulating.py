@@ -11,7 +11,7 @@ from typing import Final
 from scheduler.cli import settings_flags
 from scheduler.cli.query.sources import read_cluster, read_with_manifests
 from scheduler.daemon.settings.problems import printable
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.devices import DeviceKind
@@ -19,7 +20,7 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopology
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import build_profile, storage_kinds
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
+from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.matching import NamespaceRule
 
@@ -71,9 +72,8 @@ def exempt_namespaces(settings: Settings) -> frozenset[str]:
 
     Running pods have no profile of ours: their terms are exempt for all profiles or for none.
     """
-    every = (profile.args_by_plugin.get(AFFINITY) for profile in settings.profiles)
-    exempt = (args.exempt_namespaces for args in every if isinstance(args, InterPodAffinityArgs))
-    return frozenset().union(*exempt)
+    every = (cast(InterPodAffinityArgs, profile.args_by_plugin[AFFINITY]) for profile in settings.profiles)
+    return frozenset().union(*(args.exempt_namespaces for args in every))
 
 
 def preempts(profile: ProfileSettings) -> bool:
@@ -87,10 +87,7 @@ def annotating_namespaces(settings: Settings) -> NamespaceRule:
 
     All profiles have the same rule, since running pods need not belong to any of them.
     """
-    args = settings.profiles[0].args_by_plugin.get(AFFINITY)
-    if not isinstance(args, InterPodAffinityArgs):
-        return MARKED_BY_LABEL
-    given = args.annotation_namespaces
+    given = cast(InterPodAffinityArgs, settings.profiles[0].args_by_plugin[AFFINITY]).annotation_namespaces
     return NamespaceRule(frozenset(given.names), label_selector(given.selector))
 
 

@@ -357,8 +357,6 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
 def _enable_keepalive(transport: asyncio.Transport) -> None:
     """Make the kernel end the connection if the other host is gone. Skips options that the system does not have."""
     connected = transport.get_extra_info("socket")
-    if connected is None:
-        return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),

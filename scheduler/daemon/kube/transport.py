@@ -191,7 +191,6 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, open_connections: set[_Connection]) -> None:
         self._open_connections = open_connections
-        self._transport: asyncio.Transport | None = None
         #: Done when the socket is closed.
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
@@ -214,7 +213,7 @@ class _Connection(asyncio.Protocol):
     def send(self, data: bytes) -> asyncio.Future[Response]:
         """Send the request and return the future response. It raises ConnectionError if the connection is lost."""
         self._waiting = asyncio.get_running_loop().create_future()
-        if self._transport is None or not self.is_open:
+        if not self.is_open:
             self._waiting.set_exception(ConnectionResetError("the connection is closed"))
         else:
             self._transport.write(data)
@@ -226,8 +225,7 @@ class _Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self.is_open = False
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)
         self._waiting = None
@@ -256,8 +254,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(ConnectionResetError(str(exc) if exc else "the server closed the connection"))
         self._open_connections.discard(self)
-        if not self.lost.done():
-            self.lost.set_result(None)
+        self.lost.set_result(None)
 
     # Callbacks of the parser, httptools.
 

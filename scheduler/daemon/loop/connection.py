@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
-from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
+from scheduler.daemon.assembly.watched_kinds import LIVE_PODS, resource_of
 from scheduler.daemon.kube.client import KubeClient, unusable
 from scheduler.daemon.kube.credentials import load_credentials
-from scheduler.daemon.kube.requests import SERVER_VERSION, list_page
+from scheduler.daemon.kube.requests import SERVER_VERSION, WatchPath, list_page
 from scheduler.daemon.kube.responses import decode_page, decode_version
 from scheduler.daemon.kube.transport import TLS_FAILURE
 from scheduler.daemon.loop.leader_election import LeaderElector
@@ -23,6 +23,7 @@ from scheduler.daemon.port.delegated_auth import DelegatedAuth
 from scheduler.daemon.port.status_server import ServingOptions, open_auth
 from scheduler.daemon.settings.feature_gates import nearest_known
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
+from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.engine.model.gated_fields import dropped_by
 from scheduler.engine.model.semantics import NEWEST, OLDEST, Semantics, Version
 from scheduler.errors import ApiError, Forbidden, ServerFault, Throttled, Unreachable
@@ -106,6 +107,7 @@ async def connect(
     is_rate_limited: bool = False,
     max_connections: int = 100,
     waits: bool = True,
+    kinds: Iterable[WatchedKind] = (),
 ) -> AsyncIterator[Connection]:
     """
     Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
@@ -113,8 +115,8 @@ async def connect(
     With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
     that forbids the list of pods is logged and asked again for a minute. `metrics` get the version to emulate.
 
-    Raises SettingsError if there are no usable credentials, the server refuses a list of pods, or without `waits` does
-    not answer; InvalidSettingsError for a feature gate that cannot be switched in its version.
+    Raises SettingsError if there are no usable credentials, the server refuses a list of pods or of one of the `kinds`,
+    or without `waits` does not answer; InvalidSettingsError for a feature gate that cannot be switched in its version.
     """
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     settings, election, hook = (
@@ -139,6 +141,7 @@ async def connect(
             )
         )
         await check_answer(client, credentials.endpoint.server, waits=waits, log=log)
+        await _check_rights(client, credentials.endpoint.server, kinds)
         elector = None
         if election is not None:
             # A client of its own: no other request, however slow, delays a renewal of the Lease.
@@ -197,10 +200,18 @@ async def check_answer(
     log.error("The API server does not answer yet; trying again", server=server, err=str(error))
 
 
-async def _first_request(client: KubeClient) -> ApiError | None:
-    """List one pod and return the failure, so that a wrong address or a missing right shows at the start."""
+async def _check_rights(client: KubeClient, server: str, kinds: Iterable[WatchedKind]) -> None:
+    """Raise SettingsError if the server forbids the list of a kind: its watch would be retried without end."""
+    for kind in kinds:
+        error = await _first_request(client, resource_of(kind))
+        if isinstance(error, Forbidden) and not kind.may_lack(error):
+            raise unusable(server, error) from error
+
+
+async def _first_request(client: KubeClient, resource: WatchPath = LIVE_PODS) -> ApiError | None:
+    """List one object and return the failure, so that a wrong address or a missing right shows at the start."""
     try:
-        decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
+        decode_page(await client.request(list_page(resource, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
     except ApiError as error:
         return error
     return None

@@ -16,7 +16,7 @@ from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.engine.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
-from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
+from scheduler.engine.state.batches import UNITS_PER_STEP
 
 #: Limits of a slice of stimuli: their number, about 40 µs each, and its time.
 _STIMULI_PER_SLICE: Final = 100

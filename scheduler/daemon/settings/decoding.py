@@ -15,7 +15,7 @@ from msgspec import UNSET
 from scheduler.daemon.settings.problems import Problems, described, shown
 from scheduler.engine.model.wire import Duration
 from scheduler.engine.syntax.durations import parse_duration_ns
-from scheduler.engine.syntax.similar_names import did_you_mean
+from scheduler.engine.syntax.words import did_you_mean
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 #: Types as msgspec names them, and as a user does.

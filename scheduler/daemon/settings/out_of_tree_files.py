@@ -23,6 +23,7 @@ import msgspec
 
 from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.daemon.settings.problems import Problems, shown
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.framework.out_of_tree import (
     CONTRACT_VERSION,
     INSTALLED,
@@ -31,7 +32,6 @@ from scheduler.engine.framework.out_of_tree import (
     OutOfTreePlugin,
 )
 from scheduler.engine.framework.out_of_tree_results import described
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.model.volumes import StorageKind
 
 #: Packages with plugins name each of them, or a module of them, in this group.

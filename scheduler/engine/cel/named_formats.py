@@ -46,7 +46,7 @@ register_type(NamedFormat, "kubernetes.NamedFormat")
 
 
 def _dns_1035_faults(text: str) -> list[str]:
-    faults = [] if len(text.encode(errors="replace")) <= 63 else ["must be no more than 63 bytes"]
+    faults = [] if len(text.encode(errors="replace")) <= 63 else ["must be no more than 63 characters"]
     return faults if _DNS_1035.fullmatch(text) else [*faults, _DNS_1035_RULE]
 
 

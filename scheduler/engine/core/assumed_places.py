@@ -30,7 +30,7 @@ from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Bind, WriteReservation
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask
-from scheduler.engine.state.batches import Pieces, finished
+from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -165,10 +165,6 @@ class AssumedPlaces:
     def fresh(self) -> AssumedPlaces:
         """Return one like this without places, which is not observed."""
         return replace(self, observer=UNOBSERVED)
-
-    def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
-        """As `deciding`, at once."""
-        return finished(self.deciding(pod, rows, siblings))
 
     def deciding(
         self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True

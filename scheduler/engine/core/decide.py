@@ -67,19 +67,14 @@ class DecisionScope:
 
 
 def decide(
-    pod: Pod,
-    view: ClusterView,
-    profile: Profile,
-    rng: Rng,
-    observer: Observer = UNOBSERVED,
-    scope: DecisionScope | None = None,
+    pod: Pod, view: ClusterView, profile: Profile, rng: Rng, scope: DecisionScope | None = None
 ) -> Decision:
     """
     Return the best node for the pod, or why there is none. `rng` chooses among equally good nodes.
 
     Within a scope, messages count its nodes alone, no node is left out by chance, and no pod is evicted.
     """
-    return finished(deciding(pod, view, profile, rng, observer, scope))
+    return finished(deciding(pod, view, profile, rng, UNOBSERVED, scope))
 
 
 def deciding(
@@ -168,7 +163,7 @@ def fits_only_without(
         return False
     trial = trials.at(row, view.nominated_above_on(row, pod))
     for other in leaving:
-        trial.remove_pod(other)
+        trial.count(other, -1)
     return trial.refusal() is None
 
 

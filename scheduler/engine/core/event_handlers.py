@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from scheduler.engine.core.group_lives import GroupLives
+from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
-from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import (
     KUBELET_REFUSAL_OVER,
     NODE_ADD,
@@ -18,7 +18,7 @@ from scheduler.engine.framework.events import (
 )
 from scheduler.engine.framework.kinds import STORES, event_of
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.instructions import Instruction
+from scheduler.engine.model.instructions import ClearNomination, Instruction
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.model.pod_groups import GroupKind, PodGroup
@@ -49,10 +49,10 @@ class EventHandlers:
         queue: PodQueue,
         lifecycle: PodLifecycle,
         groups: GroupLives,
-        unfit: UnfitPods,
+        nominator: Nominator,
     ) -> None:
         self._state, self._queue = state, queue
-        self._lifecycle, self._groups, self._unfit = lifecycle, groups, unfit
+        self._lifecycle, self._groups, self._nominator = lifecycle, groups, nominator
 
     def handle(self, event: WatchEvent, now_s: float) -> list[Instruction]:
         """Apply the event, and return what follows."""
@@ -65,7 +65,7 @@ class EventHandlers:
                 self._on_node(node, now_s)
             case NodeGone(name):
                 self._on_node_deleted(name, now_s)
-                return self._unfit.withdraw_nominations(name, now_s)
+                return [ClearNomination(pod) for pod in self._nominator.leave_node(name, now_s)]
             case ObjectSeen(obj):
                 self._on_object(obj, now_s)
             case ObjectGone(kind, key):
@@ -119,7 +119,7 @@ class EventHandlers:
 
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)
-        self._state.upsert_node(node)
+        self._state.nodes.upsert(node)
         if old is None:
             self._queue.on_event(NODE_ADD, None, node, now_s)
             return
@@ -131,7 +131,7 @@ class EventHandlers:
 
     def _on_node_deleted(self, name: str, now_s: float) -> None:
         old = self._state.node(name)
-        self._state.remove_node(name)
+        self._state.nodes.remove(name)
         self._state.kubelet_refusals.forget_node(name)
         if old is not None:
             self._queue.on_event(NODE_DELETE, old, None, now_s)
@@ -143,15 +143,11 @@ class EventHandlers:
         # An update that changed nothing that is read, such as of a ReplicaSet's status, helps no pod.
         if old != obj:
             action = Action.ADD if old is None else Action.UPDATE
-            self._notify_of_object(event_of(obj.kind, action), old, obj, now_s)
+            self._queue.on_event(event_of(obj.kind, action), old, obj, now_s)
 
     def _on_object_deleted(self, kind: str, key: str, now_s: float) -> None:
         store = STORES[kind]
         old = store.seen(self._state, kind, key)
         if old is not None:
             store.remove(self._state, kind, key)
-            self._notify_of_object(event_of(kind, Action.DELETE), old, None, now_s)
-
-    def _notify_of_object(self, event: ClusterEvent | None, old: object, new: object, now_s: float) -> None:
-        if event is not None:
-            self._queue.on_event(event, old, new, now_s)
+            self._queue.on_event(event_of(kind, Action.DELETE), old, None, now_s)

@@ -205,7 +205,7 @@ class Attempt:
     def home_of(self, request: SearchRequest | PartRequest) -> str:
         """Return the required domain in which members run, so that the others have to; empty if there is none."""
         rows = np.flatnonzero((request.held > 0) & request.rows)
-        if not request.topology.required or not len(rows):
+        if not len(rows):
             return ""
         ids = domain_ids(request.topology.required, self.view.nodes)
         return ids.value_of(ids.ids.item(rows[0]))
@@ -246,12 +246,11 @@ class Attempt:
         part = self.request.parts.get(kind.part)
         if part is None:
             return None
-        if part.topology.required:
-            ids = domain_ids(part.topology.required, self.view.nodes).ids
-            for place in self.assumed.places:
-                if self.kind_of[place.pod.uid].part == kind.part:
-                    here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
-                    return part.rows & here
+        ids = domain_ids(part.topology.required, self.view.nodes).ids
+        for place in self.assumed.places:
+            if self.kind_of[place.pod.uid].part == kind.part:
+                here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
+                return part.rows & here
         return part.rows
 
     # Several members.
@@ -317,7 +316,7 @@ class Attempt:
     def domains_of(self, keys: Sequence[str], room: Amounts, scope: Mask) -> Domains:
         """Return the domains by these keys, the outermost first. `room`: as of `room_of`."""
         ids = domain_ids(keys, self.view.nodes)
-        domains = Domains(ids, ids.per_domain(room), scope)
+        domains = Domains(ids, room, scope)
         required = self.request.topology.required
         if not required or tuple(keys) == required:
             self.outcome.key, self._shared = ids.name, domains

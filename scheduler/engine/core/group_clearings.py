@@ -78,9 +78,6 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
 
 def _by_domain(order: Rows, keys: tuple[str, ...], view: ClusterView) -> Iterator[Rows]:
     """Yield the rows of each domain of the keys, in their order; all of them without a key."""
-    if not keys:
-        yield order
-        return
     ids = domain_ids(keys, view.nodes).ids[order]
     # Not np.unique, whose first call imports numpy.ma: 15 ms.
     for number in np.flatnonzero(np.bincount(ids)).tolist():

@@ -143,6 +143,12 @@ class GroupCycles:
         if group is not None and (unlike := unlike_members(group, [*pods, *self._groups.placed(key)])):
             return (yield from self._put_back_all(cycle, unlike, Outcome(error=CycleError(unlike))))
         waiting = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
+        held = self._state.held_for_evictions
+        if text and any(pod.uid in held for pod in self._groups.pending(key)):
+            # Pods are evicted for the others, which are tried with it then: as in PreEnqueue, nothing is reported.
+            for queued in entries.values():
+                self._queue.put_back(queued, _BY_GANG_SCHEDULING, now_s)
+            return GroupResult([])
         if group is None or text:
             self._lives.note_incomplete(key, now_s)
             yield from self._nominate(cycle, NOWHERE)
@@ -163,6 +169,8 @@ class GroupCycles:
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
+        # Those for which pods were evicted on their own keep their room in `_on_unplaced`.
+        yield from self._nominate(cycle, NOWHERE)
         yield from self._give_back(cycle)
         return GroupResult([attempt], placed)
 
@@ -189,7 +197,7 @@ class GroupCycles:
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
         with self._state.without_nominations(entries.keys()):
             step = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
-        if not step.victims and self._lives.take_release(key):
+        if not step.victims and self._lives.lost.take_due(key):
             step = NextStep(victims=tuple(self._groups.placed(key)), note=RELEASED)
         yield from self._nominate(cycle, step)
         relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""
@@ -204,7 +212,6 @@ class GroupCycles:
 
     def _give_back(self, cycle: _Cycle) -> Pieces[None]:
         """Let members without which the group is placed be tried on their own."""
-        yield from self._nominate(cycle, NOWHERE)
         for queued in cycle.entries.values():
             self._queue.give_back(queued)
             yield

@@ -13,11 +13,15 @@ from scheduler.engine.state.node_table import NodeTable
 
 
 class DomainIds:
-    """The domains by the values of topology keys, the outermost first. `ids`: by row, ABSENT where a key is missing."""
+    """
+    The domains by the values of topology keys, the outermost first; without keys, all rows are one without a name.
+
+    `ids`: by row, ABSENT where a key is missing.
+    """
 
     def __init__(self, columns: Sequence[LabelColumn], n_rows: int) -> None:
         self._columns = columns
-        self.ids: Rows = columns[0].ids[:n_rows]
+        self.ids: Rows = columns[0].ids[:n_rows] if columns else np.full(n_rows, ABSENT + 1)
         for column in columns[1:]:
             inner = column.ids[:n_rows]
             pairs = np.where(
@@ -50,32 +54,22 @@ def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
 
 
 class Domain(NamedTuple):
-    """A domain: the value of its key, an upper bound of the pods that it has room for, and its rows."""
+    """A domain: the value of its key, and its rows."""
 
     value: str
-    room: int
     rows: Mask
 
 
 class Domains:
-    """
-    Domains within a scope.
+    """Domains within a scope. `room`: how many pods each row takes; their sum is an upper bound for the domain."""
 
-    `ids`: None if all rows of the scope count as one domain without a name. `room`: upper bound of the pods by domain.
-    """
-
-    def __init__(self, ids: DomainIds | None, room: Amounts, scope: Mask) -> None:
-        self._ids, self._room, self._scope = ids, room, scope
-
-    @classmethod
-    def one(cls, scope: Mask) -> Domains:
-        """Return a single domain of all rows of the scope."""
-        return cls(None, np.array([max(1, len(scope))]), scope)
+    def __init__(self, ids: DomainIds, room: Amounts, scope: Mask) -> None:
+        self._ids, self._room, self._scope = ids, ids.per_domain(room), scope
 
     @classmethod
     def none(cls) -> Domains:
         """Return no domains."""
-        return cls(None, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.bool_))
+        return cls(DomainIds((), 0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_))
 
     def __bool__(self) -> bool:
         return bool(self._room.any())
@@ -99,21 +93,14 @@ class Domains:
 
     def room_by_value(self) -> dict[str, int]:
         """Return the upper bounds by value of the key."""
-        if self._ids is None:
-            return {}
         numbers = np.flatnonzero(self._room).tolist()
         return {self._ids.value_of(number): self._room.item(number) for number in numbers}
 
     def _first_rows(self) -> Rows:
         """Return the first row of each domain, which orders equal ones: ids depend on when a column was first used."""
-        first = np.zeros(len(self._room), dtype=np.intp)
-        if self._ids is not None:
-            ids = self._ids.ids
-            first[ids[::-1]] = np.arange(len(ids))[::-1]
+        first, ids = np.zeros(len(self._room), dtype=np.intp), self._ids.ids
+        first[ids[::-1]] = np.arange(len(ids))[::-1]
         return first
 
     def _domain(self, number: int) -> Domain:
-        if self._ids is None:
-            return Domain("", self._room.item(number), self._scope)
-        rows = self._scope & (self._ids.ids == number)
-        return Domain(self._ids.value_of(number), self._room.item(number), rows)
+        return Domain(self._ids.value_of(number), self._scope & (self._ids.ids == number))

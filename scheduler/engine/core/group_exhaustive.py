@@ -33,7 +33,7 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
         room = yield from _room_of(kind, attempt)
         part = attempt.request.parts.get(kind.part)
         keys = (() if part is None else part.topology.required) or attempt.request.topology.required
-        most = int(domain_ids(keys, attempt.view.nodes).per_domain(room).max() if keys else room.sum())
+        most = int(domain_ids(keys, attempt.view.nodes).per_domain(room).max())
         if most < len(kind.pods) - n_spare:
             return True
     return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(

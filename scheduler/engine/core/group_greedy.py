@@ -91,7 +91,7 @@ class GreedySearch:
         """Return the domains of the required level: all members share one of them. Without such a level, all rows."""
         request = self._request
         if not request.topology.required:
-            return Domains.one(request.rows)
+            return Domains(domain_ids((), self._attempt.view.nodes), np.ones_like(request.held), request.rows)
         if room is None:
             return Domains.none()
         return self._attempt.domains_of(request.topology.required, room, request.rows)
@@ -103,7 +103,7 @@ class GreedySearch:
             return scopes
         possible = attempt.liftable_rows if room is None else attempt.liftable_rows | (room > 0)
         ids = domain_ids(request.topology.required, attempt.view.nodes)
-        return Domains(ids, ids.per_domain((possible & request.rows).astype(np.int64)), request.rows)
+        return Domains(ids, (possible & request.rows).astype(np.int64), request.rows)
 
     def _in_order(
         self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts

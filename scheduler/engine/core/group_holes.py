@@ -34,7 +34,7 @@ from scheduler.engine.core.decide import DecisionScope, ScheduleResult, decide
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of
-from scheduler.engine.core.group_requests import all_levels, search_request
+from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_vacancy import Vacancy
 from scheduler.engine.framework.profile import Profile
@@ -86,6 +86,7 @@ class HoleSearch:
         self._rng, self._n_most, self._n_left = SplitMix64(f"{key.text} moves"), n_most, _MOST_DECISIONS
         self._vacancy = Vacancy(state)
         self._priority = min(pod.priority for pod in members)
+        self._request: SearchRequest
         #: The node of each member after the moves that were found, by UID.
         self.places: dict[str, str] = {}
 
@@ -95,9 +96,12 @@ class HoleSearch:
         leaving = [each.pod for each in placed.values() if each.pod.terminating and not each.assumed]
         uids = {pod.uid for pod in self._members}
         with self._state.without_nominations(uids), self._without(leaving):
-            groups = self._state.groups
-            if not groups.is_complete(self._members[0]) or groups.disagreement(self._key):
+            groups, group = self._state.groups, self._state.groups.get(self._key)
+            is_complete = groups.is_complete(self._members[0]) and not groups.disagreement(self._key)
+            if group is None or not is_complete:
                 return _NO_MOVES
+            # No pod that may move is a member, so that it stays the same.
+            self._request = search_request(self._state, self._key, group, self._members, self._profile)
             outcome, assumed = yield from self._search()
             yield from assumed.take_all_back()
             if outcome.is_placed:
@@ -137,17 +141,11 @@ class HoleSearch:
         return _NO_MOVES
 
     def _in_order(self, pods: Sequence[Pod], outcome: Outcome) -> Pieces[list[Pod]]:
-        nodes, group = self._state.nodes, self._state.groups.get(self._key)
-        asked = None if group is None else group.topology
-        first = self._members[0]
-        required = () if asked is None else all_levels(asked, first, self._state, self._profile).required
-        numbers = np.zeros(nodes.n_rows, dtype=np.int64)
-        room: Counter[int] = Counter()
-        if required:
-            ids = domain_ids(required, nodes)
-            numbers = ids.ids
-            domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
-            room = Counter({number: outcome.room.get(ids.value_of(number), 0) for number in domains})
+        nodes = self._state.nodes
+        ids = domain_ids(self._request.topology.required, nodes)
+        numbers = ids.ids
+        domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
+        room = {number: outcome.room.get(ids.value_of(number), 0) for number in domains}
         turns: dict[str, tuple[int, int, bool, int, str]] = {}
         for few in batches(pods):
             for pod in few:
@@ -161,7 +159,7 @@ class HoleSearch:
     def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:
         """Return whether the node has room for no more members without a pod that requests this much."""
         return any(
-            self._state.nodes.left_at(name, row) % amount + held[name] < amount
+            self._state.nodes.left(name, row) % amount + held[name] < amount
             for name, amount in filter_request(self._members[0]).items()
             if amount and held.get(name, 0)
         )
@@ -184,22 +182,19 @@ class HoleSearch:
         """Return what the search for the group's places finds; the members are assumed there."""
         n_most = 2 * len(self._members) + min(self._profile.max_search_decisions, 100)
         assumed = detached_places(self._state, self._profile, self._key.text, n_most)
-        group, outcome = self._state.groups.get(self._key), Outcome()
-        if group is not None:
-            request = search_request(self._state, self._key, group, self._members, self._profile)
-            outcome.room = yield from self._room(request)
-            if not outcome.room or max(outcome.room.values()) >= request.n_needed:
-                outcome = yield from search(request, assumed)
+        outcome = Outcome(room=(yield from self._room()))
+        if not outcome.room or max(outcome.room.values()) >= self._request.n_needed:
+            outcome = yield from search(self._request, assumed)
         self._n_left -= 1 + assumed.n_decisions
         self.places = (
             {place.pod.uid: place.node_name for place in assumed.places} if outcome.is_placed else {}
         )
         return outcome, assumed
 
-    def _room(self, request: SearchRequest) -> Pieces[dict[str, int]]:
+    def _room(self) -> Pieces[dict[str, int]]:
         """Return an upper bound of the members for which each required domain has room; empty if none is known."""
+        request, required = self._request, self._request.topology.required
         kinds = yield from kinds_of(request.members, self._view)
-        required = request.topology.required
         if len(kinds) != 1 or kinds[0].needs is not None or not required:
             return {}
         self._n_left -= 1

@@ -39,7 +39,7 @@ class GroupLives:
         self._records, self._nominator = records, nominator
         self.turns = GroupTurns(state.groups, queue, queues_as_one=queues_as_one)
         self.nominations = GroupNominations(state)
-        self._lost = LostMembers(state.groups)
+        self.lost = LostMembers(state.groups)
         #: Groups with too few members that are not reported yet, and since when; the first is the oldest.
         self._incomplete_since_s: dict[GroupKey, float] = {}
         self._reported_incomplete: set[GroupKey] = set()
@@ -48,15 +48,8 @@ class GroupLives:
 
     def note_placed(self, key: GroupKey) -> None:
         """Note that a decision placed the group."""
-        self._lost.note_decided(key)
+        self.lost.note_decided(key)
         self.nominations.forget(key)
-
-    def take_release(self, key: GroupKey) -> bool:
-        """Return whether the group, which has no places, is to be released now. If so, note that it is."""
-        is_due = self._lost.take_due(key)
-        if is_due:
-            self._groups.release(key)
-        return is_due
 
     # Members that come and go.
 
@@ -77,7 +70,7 @@ class GroupLives:
 
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
         """Note that this member or the group's object came, changed or left; wake a group that became complete."""
-        self._lost.note(key, changed, now_s)
+        self.lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._end_incomplete(key)
@@ -100,8 +93,9 @@ class GroupLives:
             changed is not None
             and not changed.node_name
             and (changed.terminating or self._records.shown(changed.uid) is None)
+            and self._groups.n_placed(key)
         ):
-            # Beside members on nodes a group needs no more than exist: without this one the others may have places.
+            # Beside those on nodes, a group needs no more than exist: without this one the others may have places.
             self.turns.wake(key, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)
@@ -114,7 +108,7 @@ class GroupLives:
             return []
         if (
             self._groups.is_whole(key, group.min_count)
-            and not self._lost.is_reported(key)
+            and not self.lost.is_reported(key)
             and (group.was_scheduled or not group.api_version)
         ):
             return []
@@ -122,7 +116,7 @@ class GroupLives:
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key, group.min_count)
-        return [*report_group(group, "Scheduled"), *self._lost.on_whole(key, group)]
+        return [*report_group(group, "Scheduled"), *self.lost.on_whole(key, group)]
 
     # Time.
 
@@ -137,9 +131,9 @@ class GroupLives:
                 if pod.nominated_node_name and not self._state.is_assumed(pod.uid)
             ]
             self._withdraw(held, now_s)
-        for key in self._lost.take_reached(now_s):
+        for key in self.lost.take_reached(now_s):
             self.turns.wake(key, now_s)
-        return [*cleared, *self._report_incomplete(now_s), *self._lost.on_time(now_s)]
+        return [*cleared, *self._report_incomplete(now_s), *self.lost.on_time(now_s)]
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:
         """Return, once a group, the conditions of groups that are incomplete for a while, and of their members."""
@@ -168,5 +162,5 @@ class GroupLives:
         """Return when `on_time` is next due, None if nothing waits for time."""
         oldest_s = next(iter(self._incomplete_since_s.values()), None)
         report_s = None if oldest_s is None else oldest_s + _REPORT_AFTER_S
-        due_s = (report_s, self.nominations.next_wake_s(), self._lost.next_wake_s())
+        due_s = (report_s, self.nominations.next_wake_s(), self.lost.next_wake_s())
         return min((due for due in due_s if due is not None), default=None)

@@ -59,10 +59,6 @@ class GroupNominations:
         self._holds: dict[GroupKey, _Hold] = {}
         self._rest_until_s = 0.0
 
-    def note_shown(self, key: GroupKey, now_s: float) -> None:
-        """Note that a watch has shown a new nomination of a member that was not made here."""
-        self._holds[key] = _Hold(is_ours=False, end_s=now_s + HOLD_FOR_S)
-
     def is_shown(self, key: GroupKey) -> bool:
         """Return whether nominations count that another has made."""
         hold = self._holds.get(key)
@@ -121,7 +117,7 @@ class GroupNominations:
         self._holds.pop(key, None)
 
     def end_at(self, key: GroupKey, end_s: float) -> None:
-        """Let `end_holds` end the nominations of the group's members at this time."""
+        """Let `end_holds` end the nominations of the group's members, which were not made here, at this time."""
         self._holds[key] = _Hold(is_ours=False, end_s=end_s)
 
     def next_wake_s(self) -> float | None:

@@ -51,17 +51,14 @@ class PartSearch(GreedySearch):
     def _note_room(self, whole: Amounts, part: PartRequest) -> None:
         required, size = self._request.topology.required, part.n_needed
         n_needed = -(-self._request.n_needed // size)
-        numbers = domain_ids(required, self._attempt.view.nodes) if required else None
-        ids = np.ones(len(whole), dtype=np.intp) if numbers is None else numbers.ids
-        rooms = np.bincount(ids, weights=whole, minlength=2).astype(np.int64)
-        n_domains = np.bincount(ids[whole > 0], minlength=len(rooms))
-        for number in np.argsort(-rooms[1:], kind="stable")[:2].tolist():
-            n_parts = rooms.item(number + 1) // size
-            domain = "" if numbers is None else numbers.value_of(number + 1)
-            key = part.topology.required[-1]
-            self._attempt.outcome.part_room.append(
-                PartRoom(domain, n_parts, n_domains.item(number + 1), key, size, n_needed)
-            )
+        numbers = domain_ids(required, self._attempt.view.nodes)
+        rooms = np.bincount(numbers.ids, weights=whole, minlength=2).astype(np.int64)
+        n_domains = np.bincount(numbers.ids[whole > 0], minlength=len(rooms))
+        outcome, key = self._attempt.outcome, part.topology.required[-1]
+        outcome.part_room = []
+        for number in (np.argsort(-rooms[1:], kind="stable")[:2] + 1).tolist():
+            n_parts, domain = rooms.item(number) // size, numbers.value_of(number)
+            outcome.part_room.append(PartRoom(domain, n_parts, n_domains.item(number), key, size, n_needed))
 
     def _note_placed(self, domain: str) -> None:
         """Note how many parts have places in the domain, if their members are unlike but not their sizes and levels."""
@@ -134,10 +131,7 @@ class PartSearch(GreedySearch):
         self, kinds: Sequence[MemberKind], part: PartRequest, room: Amounts, rows: Mask, n_least: int
     ) -> Iterator[Domain]:
         """Return the domains in which the part may be, the best one first."""
-        if not part.topology.required:
-            return iter([Domain("", int(room.sum()), rows)])
-        ids = domain_ids(part.topology.required, self._attempt.view.nodes)
-        domains = Domains(ids, ids.per_domain(room), rows)
+        domains = Domains(domain_ids(part.topology.required, self._attempt.view.nodes), room, rows)
         n_wanted = min(len(largest_of(kinds).left), n_least)
         return self._in_order(domains, room, n_wanted, self._levels_of(part.topology), part.held)
 

@@ -74,10 +74,9 @@ def _rows(
     """Return `rows` and `held` of `SearchRequest`: the domains in which members run, if all have to share one."""
     held, rows = np.zeros(state.nodes.n_rows, dtype=np.int64), state.nodes.alive.copy()
     held[[state.placed[pod.uid].row for pod in running]] = 1
-    if topology.required:
-        ids = domain_ids(topology.required, state.nodes).ids
-        domains = np.flatnonzero(np.bincount(ids[held > 0])[1:]) + 1
-        rows &= np.isin(ids, domains) if len(domains) else ids != ABSENT
+    ids = domain_ids(topology.required, state.nodes).ids
+    domains = np.flatnonzero(np.bincount(ids[held > 0])[1:]) + 1
+    rows &= np.isin(ids, domains) if len(domains) else ids != ABSENT
     ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := pod.rank))
     for pod in pending if ranked else ():
         if rank := pod.rank:

@@ -56,10 +56,7 @@ class Vacancy:
             uid = placed.pod.uid
             self._out[uid] = unit
             with self._state.groups.with_notes_kept(placed.pod):
-                if placed.assumed:
-                    self._state.forget(uid)
-                else:
-                    self._state.remove_pod(uid)
+                self._state.remove_pod(uid)
             self._free(self._state.devices.claims_of(placed.pod))
 
     def put_back(self, unit: EvictionUnit) -> None:

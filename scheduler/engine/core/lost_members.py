@@ -79,16 +79,19 @@ class LostMembers:
         self._release_due.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
-        is_placed = key in self._decided or self._groups.is_whole(key, min_count)
+        placed_with = self._groups.placed_with(key)
+        is_placed = key in self._decided or placed_with
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
-        return self._groups.n_placed(key) < min_count
+        # One that needs more than when it was placed has lost none thereby.
+        return self._groups.n_placed(key) < (min(min_count, placed_with) or min_count)
 
     def take_due(self, key: GroupKey) -> bool:
-        """Return whether the group is to be released now. If so, note that this is done."""
+        """Return whether the group, which has no places, is to be released now. If so, note that it is."""
         is_due = key in self._release_due
         if is_due:
             self._end(key)
+            self._groups.release(key)
         return is_due
 
     def next_wake_s(self) -> float | None:

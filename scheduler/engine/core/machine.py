@@ -19,11 +19,10 @@ Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.engine.core.audit import differences
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
@@ -57,10 +56,9 @@ from scheduler.engine.model.stimuli import (
     SweepDue,
     TimePassed,
 )
-from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from scheduler.engine.state.batches import Pieces, batches
+from scheduler.engine.state.batches import IncrementalWork, Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -132,11 +130,9 @@ class Machine:
             reservations=self._reservations,
             groups=self._groups,
         )
-        self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._unfit)
-        #: The remaining pieces of a sweep that has begun.
-        self._sweeping: Iterator[None] | None = None
-        #: The remaining pieces of a cycle that has begun, and its instructions so far.
-        self._cycle = IncrementalWork(units_per_step=1)
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._nominator)
+        #: The remaining pieces of a sweep that has begun; of a cycle, and its instructions so far.
+        self._sweeping, self._cycle = IncrementalWork(units_per_step=1), IncrementalWork(units_per_step=1)
         self._ordered: list[Instruction] = []
 
     @property
@@ -147,7 +143,7 @@ class Machine:
     @property
     def is_sweeping(self) -> bool:
         """Whether a sweep has begun, which the next `SweepDue` goes on with."""
-        return self._sweeping is not None
+        return bool(self._sweeping)
 
     @property
     def n_binding(self) -> int:
@@ -257,18 +253,16 @@ class Machine:
 
     def _sweep(self, now_s: float) -> None:
         """Do the next few milliseconds of a sweep, or begin one."""
-        if self._sweeping is None:
+        if self._sweeping:
+            self._sweeping.step()
+        else:
             self.queue.sweep(now_s)
-            self._sweeping = self.state.sweeping()
-        for _ in self._sweeping:
-            return
-        self._sweeping = None
+            self._sweeping.add(self.state.sweeping())
 
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        for uid in self._fallbacks.take_due(now_s):
-            self.queue.activate(uid, now_s)
+        self.queue.activate_each(self._fallbacks.take_due(now_s), now_s)
         return self._group_lives.on_time(now_s)
 
     # The cycle.
@@ -338,9 +332,9 @@ class Machine:
                         place.n_evaluated,
                         place.n_feasible,
                         now_s,
-                        is_nominated=place.is_reserved and self._reservations.nominates,
+                        is_reserved=place.is_reserved,
                     )
-                    self._lifecycle.on_assumed(binding, now_s, is_reserved=place.is_reserved)
+                    self._lifecycle.on_assumed(binding, now_s)
                     self._ordered.append(place.instruction)
                 yield
             self._ordered += result.reports
@@ -365,14 +359,10 @@ class Machine:
             result.n_feasible,
             now_s,
             relaxation,
-            is_nominated=bool(reserved) and self._reservations.nominates,
+            is_reserved=bool(reserved),
         )
-        self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
+        self._lifecycle.on_assumed(binding, now_s)
         return [self._reservations.reserve(bind, reserved) if reserved else bind]
-
-    def differences(self) -> list[str]:
-        """Return where the records differ from state, queue and indexes, one line each. O(records)."""
-        return differences(self.records, self.state, self.queue)
 
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool

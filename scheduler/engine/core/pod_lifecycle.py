@@ -25,6 +25,7 @@ from typing import ClassVar
 
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_lives import GroupLives
+from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import report_bound, report_failed_attempt, unread_event
 from scheduler.engine.core.pod_records import Binding, Phase, PodRecord, PodRecords
@@ -108,8 +109,9 @@ class PodLifecycle:
         if pod.disruption and known is not None and not known.pod.disruption:
             instructions.append(Evicted(pod))
         if pod.is_terminal:
-            if pod.kubelet_refusal and pod.scheduler_name in self._profile_names:
-                self._state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
+            if pod.kubelet_refusal and known is not None and pod.scheduler_name in self._profile_names:
+                node_name = self._state.nodes.name_of(known.row)
+                self._state.kubelet_refusals.record(known.pod.spec, node_name, pod.kubelet_refusal, now_s)
             if pod.phase == "Succeeded" and known is not None:
                 self._state.groups.note_finished(known.pod)
             self._on_gone(record, now_s)
@@ -135,13 +137,13 @@ class PodLifecycle:
         if left is not None and left.group is not None:
             self._groups.note(left.group.key, left, now_s)
 
-    def on_assumed(self, binding: Binding, now_s: float, *, is_reserved: bool) -> None:
-        """Note that a cycle has assumed the pod on a node. `is_reserved`: whether what is reserved is written first."""
+    def on_assumed(self, binding: Binding, now_s: float) -> None:
+        """Note that a cycle has assumed the pod on a node."""
         pod = binding.bind.pod
         record = self._records.at(pod.uid)
         record.binding = binding
         self._records.n_unanswered += 1
-        self._follow(record, Sign.RESERVED if is_reserved else Sign.DECIDED, pod, now_s)
+        self._follow(record, Sign.RESERVED if binding.is_reserved else Sign.DECIDED, pod, now_s)
 
     def on_ready(self, pod: Pod, now_s: float) -> None:
         """Note that what is reserved for the pod is ready, so that it is bound now."""
@@ -171,7 +173,8 @@ class PodLifecycle:
         self._follow(record, Sign.BIND_FAILED, queued.pod, now_s)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         # No watch may have shown the nomination yet.
-        shown = binding.bind.node_name if binding.is_nominated else None
+        is_nominated = binding.is_reserved and self._reservations.nominates
+        shown = binding.bind.node_name if is_nominated else None
         reports = report_failed_attempt(
             queued, queued.pod, "error", text, binding.started_s, shown_nomination=shown
         )
@@ -180,9 +183,7 @@ class PodLifecycle:
     def notify_of_objects(self, changes: Iterable[tuple[StoredObject, StoredObject]], now_s: float) -> None:
         """Wake the pods that the changes of objects may help; each is given as it was and as it is."""
         for old, new in changes:
-            event = event_of(new.kind, Action.UPDATE)
-            if event is not None:
-                self._queue.on_event(event, old, new, now_s)
+            self._queue.on_event(event_of(new.kind, Action.UPDATE), old, new, now_s)
 
     def _follow(self, record: PodRecord, sign: Sign, pod: Pod, now_s: float) -> None:
         phase, act = self._TABLE[sign][record.phase]
@@ -216,7 +217,7 @@ class PodLifecycle:
             self._groups.turns.wake(group_before.key, now_s)
             self._queue.rank(pod.uid, pod.priority)
         if group_before is not None and group_before != pod.group:
-            self._queue.activate(pod.uid, now_s)
+            self._queue.activate_each((pod.uid,), now_s)
         if pod.group is not None:
             self._groups.note(pod.group.key, pod, now_s)
 
@@ -239,7 +240,7 @@ class PodLifecycle:
         before, shown = self._nominator.show(old, pod), pod.nominated_node_name
         is_new = shown not in ("", before, "" if old is None else old.nominated_node_name)
         if is_new and pod.group is not None:
-            self._groups.nominations.note_shown(pod.group.key, now_s)
+            self._groups.nominations.end_at(pod.group.key, now_s + HOLD_FOR_S)
         return before
 
     def _show(self, record: PodRecord, pod: Pod, _now_s: float) -> None:

@@ -79,8 +79,8 @@ class Binding:
     started_s: float
     #: The rules that were relaxed for it, None if none was.
     relaxation: Relaxation | None = None
-    #: Whether the pod is nominated to the node while it waits for its bind.
-    is_nominated: bool = False
+    #: Whether what is reserved for it is written before the bind.
+    is_reserved: bool = False
 
 
 @dataclass(slots=True, eq=False)

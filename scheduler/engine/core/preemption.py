@@ -206,7 +206,7 @@ class Preemptions:
             # the attempt is reported as failed, and the pod waits for an event, as upstream.
             self._queue.back_off(uid, now_s)
         elif preemption.is_given_up:
-            self._queue.activate(uid, now_s)
+            self._queue.activate_each((uid,), now_s)
         self._records.settle(record)
 
     def _note_deleted(self, victim: Pod, preemption: Preemption) -> None:

@@ -194,7 +194,3 @@ class UnfitPods:
             return fits_only_without(pod, leaving, placed.row, self._view, profile)
         except PluginFailed:  # its cycle, which is next, says why
             return False
-
-    def withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
-        """Return the instructions that clear the nominations to a node that is gone."""
-        return [ClearNomination(pod) for pod in self._nominator.leave_node(node_name, now_s)]

@@ -25,10 +25,10 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.engine.syntax import similar_names
+from scheduler.engine.syntax import words
 
 #: For names of the cluster, of which many are alike without being meant, such as the labels of a block and a rack.
-did_you_mean: Final = partial(similar_names.did_you_mean, cutoff=0.9)
+did_you_mean: Final = partial(words.did_you_mean, cutoff=0.9)
 #: The end of a sentence about nodes that no longer exist.
 NONE_IS_LEFT: Final = ", of which none is left"
 #: The most pods that one proposal may remove.

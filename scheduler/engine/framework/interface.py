@@ -9,11 +9,11 @@ not loop over nodes in Python, see another plugin, log, count or read a clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,14 +24,19 @@ from scheduler.engine.framework.status import NodeStatuses, Skip, Status
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.arrays import Amounts, Mask, Rows, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.label_sets import LabelSet
+from scheduler.engine.syntax.selectors import Selector
 
 if TYPE_CHECKING:
     from scheduler.engine.framework.room import RoomFilter
+
+#: Upstream's MaxNodeScore.
+MAX_NODE_SCORE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,16 @@ class PreFilterExtensions(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def add_pod(self, pod: Pod) -> None:
-        """Answer from now on as if the pod were on the node as well."""
+    def count(self, pod: Pod, delta: int) -> None:
+        """Answer from now on as if the pod were on the node as well (`delta` 1), or had left it (-1)."""
 
-    @abstractmethod
+    def add_pod(self, pod: Pod) -> None:
+        """Count the pod in; by this name and the next, upstream's, trials of out-of-tree plugins are asked."""
+        self.count(pod, 1)
+
     def remove_pod(self, pod: Pod) -> None:
-        """Answer from now on as if the pod had left the node."""
+        """Count the pod out."""
+        self.count(pod, -1)
 
     def count_elsewhere(self, pod: Pod, delta: int) -> None:  # noqa: B027  (few filters read other nodes' pods)
         """Count a pod of another node out (`delta` -1), which leaves with one of this node; or in again."""
@@ -75,24 +84,6 @@ class PreFilterExtensions(ABC):
 
 #: Returns a filter's answer at a row; where pods do not matter, its status there, None if it accepts the row.
 TrialAt: TypeAlias = Callable[[int], PreFilterExtensions | Status | None]
-
-
-class CountingExtensions(PreFilterExtensions):
-    """Extensions that count a pod in and out by the same rule."""
-
-    __slots__ = ()
-
-    def add_pod(self, pod: Pod) -> None:
-        """Count the pod in."""
-        self.count(pod, 1)
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Count the pod out."""
-        self.count(pod, -1)
-
-    @abstractmethod
-    def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in (`delta` 1), or out (-1)."""
 
 
 class NodeFilter(ABC):
@@ -148,7 +139,9 @@ class RuleFilter(NodeFilter):
     without a trial, pods do not matter.
     """
 
-    __slots__ = ("_n_rows", "_trial", "needs_pods", "rules")
+    __slots__ = ("_n_rows", "needs_pods", "rules", "trial")
+
+    trial: Callable[[int], PreFilterExtensions] | None
 
     def __init__(
         self,
@@ -159,13 +152,8 @@ class RuleFilter(NodeFilter):
     ) -> None:
         self._n_rows = n_rows
         self.rules = rules
-        self._trial = trial
+        self.trial = trial
         self.needs_pods = needs_pods
-
-    @property
-    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
-        """Return the given trial."""
-        return self._trial
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""
@@ -238,21 +226,45 @@ class NodeScorer(Protocol[_Raw]):
         ...
 
 
-class FinalScores:
-    """A scorer whose scores need no normalising."""
+class RawScores:
+    """A scorer of known raw scores, and the function that brings them to 0..100."""
 
-    __slots__ = ("_scores",)
+    __slots__ = ("_normalize", "_raw")
 
-    def __init__(self, scores: Scores) -> None:
-        self._scores = scores
+    def __init__(self, raw: Scores, normalize: Callable[[Scores], Scores]) -> None:
+        self._raw = raw
+        self._normalize = normalize
 
     def raw(self) -> Scores:
-        """Return the scores."""
-        return self._scores
+        """Return the raw scores."""
+        return self._raw
 
     def normalized(self, raw: Scores) -> Scores:
-        """Return the scores unchanged."""
-        return raw
+        """Return the scores from 0 to 100."""
+        return self._normalize(raw)
+
+
+class FinalScores(RawScores):
+    """A scorer whose scores need no normalising."""
+
+    __slots__ = ()
+
+    def __init__(self, scores: Scores) -> None:
+        super().__init__(scores, lambda raw: raw)
+
+
+def default_normalized(raw: Scores, feasible: FeasibleNodes, *, reverse: bool) -> Scores:
+    """
+    Return scores scaled so that the highest raw score of a feasible node gives 100; with `reverse`, it gives 0.
+
+    Raw scores must not be negative; the lowest is not subtracted.
+    Source: plugins/helper/normalize_score.go (kubernetes 1.36).
+    """
+    highest = max(0, feasible.highest(raw))
+    if highest == 0:
+        return np.full(len(raw), MAX_NODE_SCORE if reverse else 0, dtype=np.int16)
+    scaled = (MAX_NODE_SCORE * raw // highest).astype(np.int16)
+    return MAX_NODE_SCORE - scaled if reverse else scaled
 
 
 PreScored = NodeScorer[Any] | Skip | Status
@@ -326,6 +338,32 @@ class PreEnqueuePlugin(Plugin, ABC):
     @abstractmethod
     def admits(self, pod: Pod) -> bool:
         """Return whether the pod may enter the active queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """
+    What a plugin's constructor gets besides its arguments: semantics, and functions by which hints read the cluster.
+
+    `default_selector`: returns the selector of a pod's default spread constraints, None if no workload selects it.
+    `namespace_labels`: returns the labels of a namespace, None if it is not known.
+    `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
+    `is_preempting`: returns whether pods are being evicted for a pod.
+    `is_group_complete`: returns whether as many members exist as a pod's group needs.
+    `resource_claim`: returns the claim of `namespace/name`, None if it is not known.
+    `serves_claims`: returns whether the API server has ResourceClaims, and all have been seen.
+    `is_provided_by_class`: returns whether a device class provides an extended resource.
+    """
+
+    semantics: Semantics = DEFAULT_SEMANTICS
+    default_selector: Callable[[Pod], Selector | None] = lambda _pod: None
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda _namespace: None
+    is_kept_apart: Callable[[Pod, Collection[str]], bool] = lambda _pod, _keys: False
+    is_preempting: Callable[[Pod], bool] = lambda _pod: False
+    is_group_complete: Callable[[Pod], bool] = lambda _pod: True
+    resource_claim: Callable[[str], ResourceClaim | None] = lambda _key: None
+    serves_claims: Callable[[], bool] = lambda: False
+    is_provided_by_class: Callable[[str], bool] = lambda _resource: False
 
 
 class Rng(Protocol):

@@ -94,8 +94,8 @@ def _part(objects: Callable[[ClusterState], _Objects]) -> KindStore:
 
 _NAMESPACES: Final = KindStore(
     lambda state, _, name: state.namespace(name),
-    ClusterState.upsert_namespace,
-    lambda state, _, name: state.remove_namespace(name),
+    lambda state, namespace: state.relabel_namespace(namespace.name, namespace.labels),
+    lambda state, _, name: state.relabel_namespace(name, None),
 )
 _WORKLOADS: Final = _part(lambda state: state.workloads)
 _DEVICES: Final = _part(lambda state: state.devices)

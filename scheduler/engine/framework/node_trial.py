@@ -124,15 +124,10 @@ class NodeUnderTrial:
         self._trials = [part for _, part in self._parts if not isinstance(part, Status)]
         self._nominated = nominated
 
-    def add_pod(self, pod: Pod) -> None:
-        """Add the pod."""
+    def count(self, pod: Pod, delta: int) -> None:
+        """Let the pod come (`delta` 1), or leave (-1)."""
         for trial in self._trials:
-            trial.add_pod(pod)
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Remove the pod."""
-        for trial in self._trials:
-            trial.remove_pod(pod)
+            trial.count(pod, delta)
 
     def count_elsewhere(self, pod: Pod, delta: int) -> None:
         """See `PreFilterExtensions.count_elsewhere`."""
@@ -148,10 +143,10 @@ class NodeUnderTrial:
         if not self._nominated:
             return None
         for pod in self._nominated:
-            self.add_pod(pod)
+            self.count(pod, 1)
         refusal = self._first()
         for pod in self._nominated:
-            self.remove_pod(pod)
+            self.count(pod, -1)
         return refusal
 
     def _first(self) -> NodeRefusal | None:

@@ -28,8 +28,5 @@ class Observer:
         """Note that the decision is made."""
 
 
-class Unobserved(Observer):
-    """The observer of decisions without metrics."""
-
-
-UNOBSERVED: Final = Unobserved()
+#: The observer of decisions without metrics.
+UNOBSERVED: Final = Observer()

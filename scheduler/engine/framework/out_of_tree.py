@@ -259,10 +259,6 @@ class OutOfTreeAdmission(FilterPlugin):
         self.name = plugin.name
         self._plugin = plugin
 
-    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the plugin's events."""
-        return self._plugin.events_to_register()
-
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip an admitted pod. Raises PluginFailed."""
         del view

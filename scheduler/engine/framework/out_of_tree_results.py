@@ -17,13 +17,13 @@ import numpy as np
 
 from scheduler.engine.framework.explaining import PluginExplanation, Repair, Where
 from scheduler.engine.framework.interface import (
+    MAX_NODE_SCORE,
     FeasibleNodes,
     NodeFilter,
     NodeScorer,
     PreFilterExtensions,
     RuleFilter,
 )
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Rows, Scores
@@ -148,16 +148,12 @@ class _GuardedTrial(PreFilterExtensions):
 
     __slots__ = ("_identity", "_trial")
 
-    def __init__(self, identity: PluginIdentity, trial: PreFilterExtensions) -> None:
+    def __init__(self, identity: PluginIdentity, trial: Any) -> None:  # noqa: ANN401 - of the user's
         self._identity, self._trial = identity, trial
 
-    def add_pod(self, pod: Pod) -> None:
+    def count(self, pod: Pod, delta: int) -> None:
         with self._identity.failing_at("Filter"):
-            self._trial.add_pod(pod)
-
-    def remove_pod(self, pod: Pod) -> None:
-        with self._identity.failing_at("Filter"):
-            self._trial.remove_pod(pod)
+            (self._trial.add_pod if delta > 0 else self._trial.remove_pod)(pod)
 
     def refusal(self) -> Status | None:
         with self._identity.failing_at("Filter"):

@@ -9,8 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
+from scheduler.engine.framework.interface import (
+    MAX_NODE_SCORE,
+    FilterPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    ScorePlugin,
+)
 from scheduler.engine.framework.out_of_tree import GuardedPlugin
 from scheduler.engine.framework.post_filter import PostFilterPlugin
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import CountingExtensions, NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
 from scheduler.engine.framework.status import Code, NodeStatuses, Status
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.state.arrays import Amount, Amounts, Mask, RowIndex, Rows, Truth
@@ -127,7 +127,7 @@ class RoomFilter(NodeFilter):
         return used
 
 
-class _RoomTrial(CountingExtensions):
+class _RoomTrial(PreFilterExtensions):
     """The room on one node while pods come and go there."""
 
     __slots__ = ("_exceeding", "_filter", "_spare")

@@ -251,7 +251,7 @@ def _of_each_value(make: _Parse | None) -> _Parse | None:
 
 def field_tree(struct: type[Struct], parts: Mapping[str, Any] = MappingProxyType({})) -> FieldTree:
     """
-    Return the fields that a struct reads, except messages, which may have any text.
+    Return the fields that a struct reads, except messages and a driver's own parameters, which may have any text.
 
     `parts`: the types of fields that stay JSON until their object is looked at, by name.
     """
@@ -262,7 +262,7 @@ def _tree_of(struct: inspect.StructType, parts: Mapping[str, Any]) -> FieldTree:
     return {
         name: _kept(inspect.type_info(parts[name]) if name in parts else each.type, parts)
         for each in struct.fields
-        if (name := each.encode_name) != "message"
+        if (name := each.encode_name) not in ("message", "parameters")
     }
 
 

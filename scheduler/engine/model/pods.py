@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.fallback import Fallback, RelaxedRule, relaxed_spec
@@ -23,6 +24,8 @@ from scheduler.engine.model.terms import (
 )
 from scheduler.engine.model.wire import Owner
 from scheduler.engine.syntax.quantity import Quantity
+
+_T = TypeVar("_T")
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
@@ -270,6 +273,22 @@ class Pod:
     def is_terminal(self) -> bool:
         """Return whether the pod has succeeded or failed, after which it holds no resources."""
         return self.phase in ("Succeeded", "Failed")
+
+
+class MemoBySpec(Generic[_T]):
+    """A cache of `derive(pod)`, which must depend only on the pod's spec; an entry lives as long as the spec."""
+
+    def __init__(self, derive: Callable[[Pod], _T]) -> None:
+        self._derive = derive
+        self._memo: WeakKeyDictionary[PodSpec, _T] = WeakKeyDictionary()
+
+    def of(self, pod: Pod) -> _T:
+        """Return the value of the pod's spec."""
+        try:
+            return self._memo[pod.spec]
+        except KeyError:
+            value = self._memo[pod.spec] = self._derive(pod)
+            return value
 
 
 def may_use_claim(pod: Pod, key: str) -> bool:

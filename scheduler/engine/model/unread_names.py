@@ -23,7 +23,7 @@ from scheduler.engine.model.group_forms import GROUP_FROM, KUEUE_LEVELS
 from scheduler.engine.model.pod_groups import GROUP_KEYS, RELEASE_AFTER
 from scheduler.engine.model.pods import WRITTEN_DELETION_COST
 from scheduler.engine.syntax.selectors import escaped
-from scheduler.engine.syntax.similar_names import did_you_mean
+from scheduler.engine.syntax.words import did_you_mean
 
 PREFIX: Final = "affinity-scheduler.io/"
 #: The names that are read as labels, and those that are read as annotations.

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.engine.framework.interface import PreEnqueuePlugin
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext, PreEnqueuePlugin
 from scheduler.engine.framework.profile import GANG_SCHEDULING
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import Int32, Wire

@@ -22,8 +22,7 @@ from scheduler.engine.framework.interface import (
     PreScored,
     ScorePlugin,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.state.arrays import Amounts, Scores
 from scheduler.engine.state.cluster_view import ClusterView
 

@@ -28,22 +28,22 @@ from scheduler.engine.framework.explaining import (
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreFilterResult,
     PreScored,
+    RawScores,
     RuleFilter,
     ScorePlugin,
+    default_normalized,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.normalizing import RawScores, default_normalized
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.engine.model import pod_wire
 from scheduler.engine.model.affinity import parse_required_node_affinity
 from scheduler.engine.model.changes import Changes, LabelNode
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.terms import (
     ANY_NODE,
     HOSTNAME_KEY,
@@ -57,7 +57,7 @@ from scheduler.engine.model.wire import Wire
 from scheduler.engine.model.wording import requirement_text
 from scheduler.engine.state.arrays import Fractions, Rows
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.syntax.plurals import first_names
+from scheduler.engine.syntax.words import first_names
 
 ADDED_NOT_MATCHED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")

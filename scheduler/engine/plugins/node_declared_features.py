@@ -16,10 +16,9 @@ import numpy as np
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
-from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.status import SKIP, unresolvable
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.state.cluster_view import ClusterView
 
 NOT_DECLARED: Final = unresolvable("node(s) didn't match Pod's required features")

@@ -25,15 +25,14 @@ from scheduler.engine.framework.events import (
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair, removal_of_all
 from scheduler.engine.framework.interface import (
-    CountingExtensions,
     FilterPlugin,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     RuleFilter,
 )
-from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.status import SKIP, Status, unschedulable
-from scheduler.engine.model.pods import HostPort, Pod
+from scheduler.engine.model.pods import HostPort, MemoBySpec, Pod
 from scheduler.engine.state.cluster_view import ClusterView
 
 PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
@@ -86,7 +85,7 @@ class NodePorts(FilterPlugin):
         )
 
 
-class _PortTrial(CountingExtensions):
+class _PortTrial(PreFilterExtensions):
     """
     The ports of one node that conflict with wanted ones, while pods come and go there.
 

@@ -38,10 +38,10 @@ from scheduler.engine.framework.explaining import (
     removal,
 )
 from scheduler.engine.framework.interface import (
-    CountingExtensions,
     FilterPlugin,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     RuleFilter,
 )
 from scheduler.engine.framework.status import SKIP, Status, failed, unresolvable, unschedulable
@@ -127,7 +127,7 @@ class NodeVolumeLimits(FilterPlugin):
         )
 
 
-class _VolumeTrial(CountingExtensions):
+class _VolumeTrial(PreFilterExtensions):
     """The volumes of one node while pods come and go there."""
 
     def __init__(self, wanted: Mapping[str, set[AttachedVolume]], view: ClusterView, row: int) -> None:

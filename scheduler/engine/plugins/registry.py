@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from scheduler.engine.framework.events import ClusterEventWithHint
+from scheduler.engine.framework.interface import (
+    FilterPlugin,
+    PluginContext,
+    PodContext,
+    PreFiltered,
+    PreFilterResult,
+    RuleFilter,
+)
 from scheduler.engine.framework.out_of_tree import GuardedPlugin, OutOfTreeAdmission, OutOfTreePlugin
 from scheduler.engine.framework.out_of_tree_results import described
-from scheduler.engine.framework.plugin_context import PluginContext
-from scheduler.engine.framework.prefilter_only import PreFilterOnly
 from scheduler.engine.framework.profile import Profile, WeightedScorer
+from scheduler.engine.framework.status import SKIP, Status
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.model.volumes import StorageKind
@@ -39,6 +47,7 @@ from scheduler.engine.plugins.unsupported import Unsupported
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.engine.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.engine.plugins.volume_zone import VolumeZone
+from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 
 #: A class of `engine.framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of
@@ -155,6 +164,26 @@ def build_profile(
         max_search_decisions=built[ALWAYS_LAST_TO_ADMIT].args.max_search_decisions,
         topology_levels=built[ALWAYS_LAST_TO_ADMIT].args.topology_levels,
     )
+
+
+class PreFilterOnly(FilterPlugin):
+    """Runs only PreFilter of a plugin that `filter.disabled` names and `preFilter.disabled` does not."""
+
+    def __init__(self, plugin: FilterPlugin) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the plugin's events without hints, since hints repeat the filter's rules."""
+        registered = self._plugin.events_to_register()
+        return [ClusterEventWithHint(event.resource, event.actions) for event in registered]
+
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        """Return the plugin's rejection or its node names; SKIP if it only returned a filter."""
+        result = self._plugin.prefilter(context, view)
+        if isinstance(result, PreFilterResult):
+            return PreFilterResult(RuleFilter(view.n_rows), result.node_names)
+        return result if isinstance(result, Status) else SKIP
 
 
 def _guarded(

@@ -26,16 +26,18 @@ from scheduler.engine.framework.events import (
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.engine.framework.interface import (
+    MAX_NODE_SCORE,
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
     PodContext,
     PreFiltered,
     PreScored,
+    RawScores,
     RuleFilter,
     ScorePlugin,
+    default_normalized,
 )
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE, RawScores, default_normalized
 from scheduler.engine.framework.status import unresolvable
 from scheduler.engine.model.changes import Change, Changes, RemoveTaint, TolerateTaint, Uncordon
 from scheduler.engine.model.nodes import Node

@@ -34,10 +34,10 @@ from scheduler.engine.framework.explaining import (
     removal_of_all,
 )
 from scheduler.engine.framework.interface import (
-    CountingExtensions,
     FilterPlugin,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     RuleFilter,
 )
 from scheduler.engine.framework.status import SKIP, Status, unresolvable, unschedulable
@@ -123,7 +123,7 @@ class VolumeRestrictions(FilterPlugin):
         )
 
 
-class _SharingTrial(CountingExtensions):
+class _SharingTrial(PreFilterExtensions):
     """The disks of one node that conflict, and the claims in use, while pods come and go there."""
 
     def __init__(

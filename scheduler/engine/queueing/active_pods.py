@@ -52,19 +52,12 @@ class ActivePods:
         """Return the pod to try next; it stays in here."""
         return self._pods_by_namespace[self._heads.peekitem(0)[1]].first() if self._heads else None
 
-    def deprioritize(self, namespace: str) -> None:
-        """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
-        self._turn(namespace, self.behind | {namespace})
-
-    def restore_priority(self, namespace: str) -> None:
-        """Undo `deprioritize`."""
-        self._turn(namespace, self.behind - {namespace})
-
-    def _turn(self, namespace: str, behind: set[str]) -> None:
+    def turn(self, namespace: str, *, is_behind: bool) -> None:
+        """Let the namespace's pods wait for others of equal priority from now on, or not. O(log namespaces)."""
         pods = self._pods_by_namespace.get(namespace)
         key = None if pods is None else pods.first_key()
         self._order(namespace, key, None)
-        self.behind = behind
+        (self.behind.add if is_behind else self.behind.discard)(namespace)
         self._order(namespace, None, key)
 
     def _order(self, namespace: str, known: OrderKey | None, new: OrderKey | None) -> None:

@@ -9,9 +9,6 @@ from math import floor, sqrt
 
 from scheduler.engine.queueing.queued_pod import QueuedPod
 
-#: Backoffs end at whole seconds, so that pods whose backoffs end in the same second are popped by priority.
-_WINDOW_S = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -22,12 +19,10 @@ class Backoff:
 
     def duration_s(self, failures: int, n_together: int = 1) -> float:
         """
-        Return the wait after a number of failures: 0, 1, 2, 4, 8, 10, 10 ... by default.
+        Return the wait after one or more failures: 1, 2, 4, 8, 10, 10 ... by default.
 
         The longest wait of `n_together` pods that are one entry of the queue is longer.
         """
-        if failures == 0:
-            return 0.0
         # 2.0 ** 1024 overflows; every configurable maximum is reached far below that.
         return min(self.initial_s * 2.0 ** min(failures - 1, 512), self.max_s * sqrt(n_together))
 
@@ -37,11 +32,3 @@ class Backoff:
         if failures == 0:
             return float("-inf")
         return floor(queued.timestamp_s + self.duration_s(failures, queued.n_together))
-
-    def is_backing_off(self, queued: QueuedPod, now_s: float) -> bool:
-        """Return whether the backoff of `queued` is not over."""
-        return now_s < self.end_s(queued)
-
-    def end_s(self, queued: QueuedPod) -> float:
-        """Return the first moment after the backoff of `queued`: the end of its window."""
-        return queued.backoff_window_s + _WINDOW_S

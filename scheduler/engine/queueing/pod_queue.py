@@ -12,8 +12,8 @@ The scheduling queue: the pending pods of all profiles, by what each waits for.
     (popped)        give_back of a pod that was not tried           ACTIVE
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
-    GATED           let_through                                     as UNSCHEDULABLE
-    not ACTIVE      activate                                        ACTIVE
+    GATED           let_through_each                                as UNSCHEDULABLE
+    not ACTIVE      activate_each                                   ACTIVE
     any             delete                                          (gone)
 
 A pod that moves to ACTIVE or BACKOFF has to pass the PreEnqueue checks, unless it comes from BACKOFF. If a check fails,
@@ -63,12 +63,12 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.queueing.active_pods import ActivePods
 from scheduler.engine.queueing.backoff import Backoff
-from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
 from scheduler.engine.queueing.ordered_pods import OrderedPods, by_end_of_backoff
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.queueing_hints import QueueingHints
 from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins, UnschedulablePods
+from scheduler.engine.state.batches import IncrementalWork
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -160,12 +160,8 @@ class PodQueue:
             if queued.sub_queue.waits_for_event and self._hints.is_worth_requeuing(queued, event, old, new):
                 self._requeue(queued, event.label, now_s)
 
-    def activate(self, uid: str, now_s: float) -> None:
-        """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
-        self.activate_each((uid,), now_s)
-
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
-        """Do as `activate` for each of these pods, up to thousands; they join the backlog."""
+        """Let each of these pods, which join the backlog, be tried without waiting any longer if PreEnqueue allows."""
         self._backlog.add(self._activating(list(uids), now_s))
 
     def wake_each(self, uids: Iterable[str], now_s: float) -> None:
@@ -199,7 +195,7 @@ class PodQueue:
         queued.unschedulable_count, queued.error_count = sibling.unschedulable_count, sibling.error_count
         queued.backoff_window_s = sibling.backoff_window_s
         self._put_in(queued)
-        if queued.sub_queue is SubQueue.ACTIVE and self._backoff.is_backing_off(queued, now_s):
+        if queued.sub_queue is SubQueue.ACTIVE and now_s < queued.backoff_end_s:
             self._move(queued, SubQueue.BACKOFF, UNSCHEDULABLE_POD_ADD.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
@@ -245,7 +241,7 @@ class PodQueue:
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
             if self._shares.is_over(namespace, now_s):
-                self._active.deprioritize(namespace)
+                self._active.turn(namespace, is_behind=True)
 
     @property
     def n_namespaces_deprioritized(self) -> int:
@@ -317,7 +313,7 @@ class PodQueue:
 
     def on_event(
         self,
-        event: ClusterEvent,
+        event: ClusterEvent | None,
         old: object,
         new: object,
         now_s: float,
@@ -327,10 +323,9 @@ class PodQueue:
         """
         Requeue the waiting pods that a change from `old` to `new` may help, with `kept_out` those that it selects.
 
-        A pending pod's own update goes to `update`.
+        A change that is no event helps none. A pending pod's own update goes to `update`.
         """
-        plugins = self._hints.interested_plugins(event, old, new)
-        if plugins:
+        if event is not None and (plugins := self._hints.interested_plugins(event, old, new)):
             self._backlog.add(self._requeuing(plugins, event, old, new, now_s, kept_out))
 
     def flush(self, now_s: float) -> None:
@@ -341,7 +336,7 @@ class PodQueue:
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `flush` next has a pod to move, at least `now_s`; None if no pod waits for time."""
         heads = (self._rejected_backoff.first(), self._error_backoff.first())
-        wakes = [self._backoff.end_s(head) for head in heads if head]
+        wakes = [head.backoff_end_s for head in heads if head]
         if longest := self._waiting.rejected.first():
             tick = floor(self._timeout_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
@@ -368,7 +363,7 @@ class PodQueue:
         """O(namespaces behind): few if shares are large, as each has used its share of `BURST_S` in `MEMORY_S`."""
         for namespace in sorted(self._active.behind):
             if not self._shares.is_over(namespace, now_s):
-                self._active.restore_priority(namespace)
+                self._active.turn(namespace, is_behind=False)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)
@@ -415,8 +410,8 @@ class PodQueue:
         queued.backoff_window_s = self._backoff.window_s(queued)
 
     def _requeue(self, queued: QueuedPod, label: str, now_s: float) -> None:
-        backs_off = self._backoff.is_backing_off(queued, now_s)
-        self._move(queued, SubQueue.BACKOFF if backs_off else SubQueue.ACTIVE, label, now_s)
+        to = SubQueue.BACKOFF if now_s < queued.backoff_end_s else SubQueue.ACTIVE
+        self._move(queued, to, label, now_s)
 
     def _requeuing(
         self,
@@ -453,7 +448,7 @@ class PodQueue:
 
     def _completing_backoffs(self, now_s: float) -> Iterator[None]:
         for pods in (self._rejected_backoff, self._error_backoff):
-            while (queued := pods.first()) and not self._backoff.is_backing_off(queued, now_s):
+            while (queued := pods.first()) and queued.backoff_end_s <= now_s:
                 self._move(queued, SubQueue.ACTIVE, BACKOFF_COMPLETE, now_s)
                 yield
 

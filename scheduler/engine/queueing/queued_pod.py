@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from scheduler.engine.model.pods import Pod
+
+#: Backoffs end at whole seconds, so that pods whose backoffs end in the same second are popped by priority.
+_WINDOW_S: Final = 1
 
 
 class SubQueue(Enum):
@@ -75,6 +79,11 @@ class QueuedPod:
     def priority(self) -> int:
         """Return the priority by which the pod is ordered."""
         return self.pod.priority if self.group_priority is None else self.group_priority
+
+    @property
+    def backoff_end_s(self) -> float:
+        """Return the first moment after its backoff: the end of the window."""
+        return self.backoff_window_s + _WINDOW_S
 
     def waits_only_for(self, plugin: str) -> bool:
         """Return whether the pod waits because of this plugin alone."""

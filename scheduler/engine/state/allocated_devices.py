@@ -49,15 +49,8 @@ class AllocatedDevices:
         """Return whether a claim has the device, or shares it."""
         return device in self._dedicated or device in self._shared
 
-    def add(self, allocation: Allocation, claim_key: str) -> None:
-        """Count the claim's allocation. O(results)."""
-        self._count(allocation, claim_key, 1)
-
-    def remove(self, allocation: Allocation, claim_key: str) -> None:
-        """Undo `add`."""
-        self._count(allocation, claim_key, -1)
-
-    def _count(self, allocation: Allocation, claim_key: str, delta: int) -> None:
+    def count(self, allocation: Allocation, claim_key: str, delta: int) -> None:
+        """Count the claim's allocation in (`delta` 1), or out (-1). O(results)."""
         self.version += 1
         for result in allocation.devices.results:
             if result.admin_access:

@@ -75,11 +75,6 @@ class StoredObjects(ABC):
         """Return every object as it counts."""
         return chain.from_iterable(objects.values() for objects in self._by_kind.values())
 
-    @property
-    def n_assumed(self) -> int:
-        """The number of objects that are assumed."""
-        return len(self._assumptions)
-
     @not_for_rules
     def upsert(self, obj: Any) -> None:  # noqa: ANN401 - of one of its kinds
         """Take over the object that a watch shows."""
@@ -167,11 +162,6 @@ class StoredObjects(ABC):
             key: replace(assumption, holders=set(assumption.holders))
             for key, assumption in other._assumptions.items()
         }
-
-    def holders(self) -> Iterator[tuple[str, str, frozenset[str]]]:
-        """Yield each assumed object and the UIDs of its pods; for tests."""
-        for (kind, key), assumption in self._assumptions.items():
-            yield kind, key, frozenset(assumption.holders)
 
     def wrongly_assumed(self) -> Iterator[str]:
         """Yield the assumptions that should have ended, or that do not count; for the audit."""

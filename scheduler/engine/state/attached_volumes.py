@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from scheduler.engine.state.holders import Holders
-from scheduler.engine.state.sparse_dicts import add_count
+from scheduler.engine.state.sparse_dicts import Holders, add_count
 
 _NONE: Final[Mapping[str, int]] = {}
 

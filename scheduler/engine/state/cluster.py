@@ -1,5 +1,5 @@
 """
-The state of the cluster: nodes, placed pods and everything counted from them. Every change goes through `ClusterState`.
+The state of the cluster: nodes, placed pods and everything counted from them. Every change goes through it.
 
 The life of a pod here, as in kube-scheduler's cache, except that assumed pods never expire:
 
@@ -17,14 +17,13 @@ from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from scheduler.engine.model.annotations import MARKED_NAMESPACES
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.object_writes import StoredObject
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.requests import non_zero_on_node, on_node_request
 from scheduler.engine.state.assumed_objects import StoredObjects
 from scheduler.engine.state.batches import Pieces, batches
@@ -33,7 +32,6 @@ from scheduler.engine.state.counts import PodCounter
 from scheduler.engine.state.derived import MAX_BYTES, DerivedValues
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.disks import MountedDisks
-from scheduler.engine.state.disruption_budgets import DisruptionBudgets
 from scheduler.engine.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
 from scheduler.engine.state.hierarchies import Hierarchies
 from scheduler.engine.state.kubelet_refusals import KubeletRefusals
@@ -41,6 +39,7 @@ from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.engine.state.node_table import NodeTable, Usage
 from scheduler.engine.state.nominated_pods import NominatedPods
+from scheduler.engine.state.object_table import DisruptionBudgets
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.pod_columns import PodColumns
 from scheduler.engine.state.pod_groups import PodGroups
@@ -67,21 +66,6 @@ class PlacedPod:
 #: By default, an administrator marks namespaces with a label.
 MARKED_BY_LABEL: Final = NamespaceRule(frozenset(), MARKED_NAMESPACES)
 _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
-
-
-#: Attributes that a copy of the state takes over, each by its own copy method.
-_TAKEN_OVER: Final = frozenset(
-    {"workloads", "kubelet_refusals", "budgets", "groups", "hierarchies", "held_for_evictions"}
-)
-#: Attributes that a copy computes from the nodes, namespaces, volumes and pods that are added to it.
-_COUNTED: Final = frozenset(
-    {
-        *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "devices", "nominated"),
-        *("placed", "_on_row", "n_assumed"),
-    }
-)
-#: Attributes that a copy computes when they are needed, and its configuration.
-_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_provisional"})
 
 
 class ClusterState:
@@ -124,7 +108,7 @@ class ClusterState:
         #: Whether a cycle is not over: places of a group's members may be assumed that are taken back later, and the
         #: queue does not hold the pods of the cycle. Only the machine may read the state meanwhile.
         self.is_provisional = False
-        self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+        self._usage_by_spec = MemoBySpec(_usage)
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -155,14 +139,12 @@ class ClusterState:
 
         Pending members of groups are not copied: they are in a queue, and a copy has none.
         """
-        if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
-            raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
         copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
         copy.kubelet_refusals = self.kubelet_refusals.copy()
         copy.held_for_evictions = dict(self.held_for_evictions)
         copy.groups, copy.hierarchies = self.groups.without_members(), self.hierarchies.copy()
         for name, labels in list(self.label_sets.namespace_labels.items()):
-            copy.upsert_namespace(Namespace(name, "", labels))
+            copy.relabel_namespace(name, labels)
         for node_name, pods in list(self.nominated.by_node()):
             for pod in pods:
                 copy.nominate(pod, node_name)
@@ -171,7 +153,7 @@ class ClusterState:
         for nodes in batches(list(self.nodes.nodes)):
             for node in nodes:
                 if node is not None:
-                    copy.upsert_node(node)
+                    copy.nodes.upsert(node)
             yield
         for part in self.placed.parts():
             located = [(known.pod, self.nodes.name_of(known.row), known.assumed) for known in part.values()]
@@ -179,16 +161,6 @@ class ClusterState:
                 for pod, node_name, assumed in few:
                     copy._count(pod, node_name, assumed=assumed)
                 yield
-
-    @not_for_rules
-    def upsert_node(self, node: Node) -> None:
-        """Add or update the node; pods that were seen on it earlier count from now on."""
-        self.nodes.upsert(node)
-
-    @not_for_rules
-    def remove_node(self, name: str) -> None:
-        """Remove the node; pods still on it count nowhere until it returns."""
-        self.nodes.remove(name)
 
     def node(self, name: str) -> Node | None:
         """Return the live node of that name, None if there is none."""
@@ -201,16 +173,8 @@ class ClusterState:
         return None if labels is None else Namespace(name, "", labels)
 
     @not_for_rules
-    def upsert_namespace(self, namespace: Namespace) -> None:
-        """Add the namespace or update its labels."""
-        self._relabel_namespace(namespace.name, namespace.labels)
-
-    @not_for_rules
-    def remove_namespace(self, name: str) -> None:
-        """Remove the namespace; pods in it are then in an unknown namespace."""
-        self._relabel_namespace(name, None)
-
-    def _relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+    def relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Give the namespace these labels; None removes it: pods in it are then in an unknown namespace."""
         known = self.label_sets.namespace_labels
         if known.get(name) == labels:
             return
@@ -323,18 +287,6 @@ class ClusterState:
         known = self.placed.get(uid)
         return known is not None and known.assumed
 
-    def record_kubelet_refusal(self, uid: str, reason: str, now_s: float) -> None:
-        """Record that the kubelet of the pod's node refused the pod; do nothing if the pod is not placed."""
-        known = self.placed.get(uid)
-        if known is not None:
-            node_name = self.nodes.name_of(known.row)
-            self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
-
-    def sweep(self) -> None:
-        """Do what `sweeping` does, at once."""
-        for _ in self.sweeping():
-            pass
-
     def sweeping(self) -> Pieces[None]:
         """
         Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values).
@@ -353,12 +305,7 @@ class ClusterState:
 
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from its node; pods of one spec share it unless the pod is being resized."""
-        if pod.resize is not None:
-            return _usage(pod)
-        usage = self._usage_by_spec.get(pod.spec)
-        if usage is None:
-            usage = self._usage_by_spec[pod.spec] = _usage(pod)
-        return usage
+        return self._usage_by_spec.of(pod) if pod.resize is None else _usage(pod)
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> bool:
         """

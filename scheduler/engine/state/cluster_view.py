@@ -152,9 +152,9 @@ class ClusterView(NodeMasks):
             )
         return read_only(mask)
 
-    def rows_evicted_otherwise(self) -> set[int]:
-        """Return the rows with pods that are evicted together, or not by their own priority. O(such pods)."""
-        return self._rows_of(self.state.groups.evicted_otherwise())
+    def rows_evicted_otherwise(self, preemptor: Pod) -> set[int]:
+        """Return the rows with pods of `PodGroups.evicted_otherwise`. O(such pods)."""
+        return self._rows_of(self.state.groups.evicted_otherwise(preemptor))
 
     def rows_of_unequal_priority(self) -> set[int]:
         """Return the rows with members of another priority than their group's. O(members of such groups)."""
@@ -165,7 +165,13 @@ class ClusterView(NodeMasks):
 
     def is_lower(self, victim: Pod, preemptor: Pod) -> bool:
         """Return whether the preemptor may evict the victim, as far as priorities say."""
-        return self.state.groups.victim_priority(victim) < self.state.groups.preemptor_priority(preemptor)
+        groups = self.state.groups
+        if groups.victim_priority(victim) >= groups.preemptor_priority(preemptor):
+            return False
+        # The priority of their group is no reason for a member to take the place of another one.
+        own, its = preemptor.group, victim.group
+        are_siblings = own is not None and its is not None and own.key == its.key
+        return not are_siblings or victim.priority < preemptor.priority
 
     def evicted_with(self, placed: PlacedPod) -> tuple[PlacedPod, ...]:
         """Return the pods that are only evicted together: the pod, or all members of a group that says so."""

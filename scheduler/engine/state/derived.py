@@ -70,9 +70,6 @@ class DerivedValues:
         self.n_bytes = 0
         self._n_sweeps = 0
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def get(
         self,
         key: Hashable,

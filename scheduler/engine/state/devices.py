@@ -331,8 +331,7 @@ class Devices(StoredObjects):
         match obj:
             case ResourceClaim():
                 if obj.allocation is not None:
-                    count = self.allocated.add if enters else self.allocated.remove
-                    count(obj.allocation, obj.key)
+                    self.allocated.count(obj.allocation, obj.key, 1 if enters else -1)
                     self._note(obj.allocation)
                 for uid in _pods_extended_by(obj):
                     set_entry(self._extended_claims, uid, obj.key, enters or None)

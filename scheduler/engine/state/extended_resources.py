@@ -13,8 +13,6 @@ Source: dynamic-resource-allocation/deviceclass/extendedresourcecache (kubernete
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from scheduler.engine.model.requests import is_extended
 
@@ -31,10 +29,6 @@ class ExtendedResources:
     def class_of(self, resource: str) -> DeviceClass | None:
         """Return the class that provides the resource, None if none does."""
         return self._class_by_resource.get(resource)
-
-    def classes(self) -> Iterator[DeviceClass]:
-        """Yield each class that provides a resource; one that provides two comes twice."""
-        yield from self._class_by_resource.values()
 
     def copy(self) -> ExtendedResources:
         """Return a copy that changes on its own."""

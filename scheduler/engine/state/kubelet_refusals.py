@@ -65,9 +65,6 @@ class KubeletRefusals:
         copy._excluded = {spec: dict(nodes) for spec, nodes in self._excluded.items()}
         return copy
 
-    def __len__(self) -> int:
-        return len(self._exclusions)
-
     @property
     def n_excluded(self) -> int:
         """Exclusions for refusals that have not ended. O(specs)."""

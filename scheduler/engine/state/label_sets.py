@@ -45,7 +45,6 @@ class LabelSets:
     def __init__(self) -> None:
         self.namespace_labels: dict[str, Mapping[str, str]] = {}
         self._by_labels: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
-        self.by_number: dict[int, LabelSet] = {}
         self._by_pair: dict[tuple[str, str], set[LabelSet]] = {}
         self._by_namespace: dict[str, set[LabelSet]] = {}
         self._by_key: dict[str, set[LabelSet]] = {}
@@ -66,7 +65,6 @@ class LabelSets:
         known = self._by_labels.get(key)
         if known is None:
             known = self._by_labels[key] = LabelSet(namespace, labels, self._new_number())
-            self.by_number[known.number] = known
             for pair in labels.items():
                 self._by_pair.setdefault(pair, set()).add(known)
                 self._by_key.setdefault(pair[0], set()).add(known)
@@ -98,11 +96,10 @@ class LabelSets:
         """Drop label sets without pods that were unused for two sweeps, and yield after every piece of work."""
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS
-        for number in range(1, self.n_numbers):
-            if number % _SWEPT_AT_ONCE == 0:
+        for index, label_set in enumerate(list(self._by_labels.values()), 1):
+            if index % _SWEPT_AT_ONCE == 0:
                 yield
-            label_set = self.by_number.get(number)
-            if label_set is not None and not label_set.n_pods and label_set.used_at < oldest:
+            if not label_set.n_pods and label_set.used_at < oldest:
                 self._forget(label_set)
 
     def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
@@ -171,7 +168,6 @@ class LabelSets:
     def _forget(self, label_set: LabelSet) -> None:
         del self._by_labels[_key(label_set.namespace, label_set.labels)]
         self._free_numbers.append(label_set.number)
-        del self.by_number[label_set.number]
         for pair in label_set.labels.items():
             discard_member(self._by_pair, pair, label_set)
             discard_member(self._by_key, pair[0], label_set)

@@ -51,7 +51,7 @@ class ImageState:
 
 class NodeTable:
     """
-    All nodes. Exactly one writer: ClusterState.
+    All nodes. Exactly one writer: that of the ClusterState.
 
     A row without a live node is dead: it is free, or a ghost that holds pods whose node is unknown or was removed.
     Ghosts have no labels and no capacity, so that their pods count nowhere.
@@ -165,13 +165,6 @@ class NodeTable:
         use = self.use(resource, rows)
         return 0 if use is None else use[1] - use[0]
 
-    def left_at(self, resource: str, row: int) -> int:
-        """Return allocatable minus requested at one row, also of a resource that no node has."""
-        index = self._resource_id.get(resource)
-        if index is None:
-            return -self.requested_at(resource, row)
-        return self._allocatable.own.item(index, row) - self._requested.own.item(index, row)
-
     def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
@@ -215,7 +208,7 @@ class NodeTable:
 
     @not_for_rules
     def upsert(self, node: Node) -> None:
-        """Add or update the node. O(columns + labels + resources)."""
+        """Add or update the node; pods seen on it earlier count from now on. O(columns + labels + resources)."""
         row = self.row_for(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
@@ -241,7 +234,7 @@ class NodeTable:
 
     @not_for_rules
     def remove(self, name: str) -> None:
-        """Remove the node. Its row stays as a ghost while pods are on it."""
+        """Remove the node. Its row stays as a ghost while pods are on it, which count nowhere until it returns."""
         row = self.row_by_name.get(name)
         if row is None or self.nodes[row] is None:
             return

@@ -33,9 +33,6 @@ class NominatedPods:
     def __bool__(self) -> bool:
         return bool(self._node_of)
 
-    def __len__(self) -> int:
-        return len(self._node_of)
-
     def nominate(self, pod: Pod, node_name: str, row: int | None, requested: Mapping[str, int]) -> None:
         """Nominate the pod to the node, and to no other. `row`: of the node, None if the node is not known."""
         self.remove(pod.uid)

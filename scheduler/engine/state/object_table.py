@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Generic, Self, TypeVar
 
+from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import discard_entry
@@ -51,6 +52,14 @@ class ObjectTable(Generic[T]):
         """Forget the object, if it is known."""
         if self.seen(kind, key) is not None:
             discard_entry(self._objects, _place(kind, key), key)
+
+
+class DisruptionBudgets(ObjectTable[DisruptionBudget]):
+    """All PodDisruptionBudgets."""
+
+    def within(self, namespace: str) -> Collection[DisruptionBudget]:
+        """Return the budgets of the namespace."""
+        return self.of_kind(DisruptionBudget.kind, namespace)
 
 
 def _place(kind: str, key: str) -> tuple[str, str]:

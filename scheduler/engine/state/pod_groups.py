@@ -166,10 +166,12 @@ class PodGroups:
         """Yield the members on nodes of groups with members of another priority than the group's."""
         return (pod for key in self._unequal for pod in self._on_nodes(key))
 
-    def evicted_otherwise(self) -> Iterator[Pod]:
-        """Yield the members on nodes that are evicted together, or not by their own priority. O(PodGroups)."""
-        disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
-        return (pod for key in self._unequal.union(disrupted_whole) for pod in self._on_nodes(key))
+    def evicted_otherwise(self, preemptor: Pod) -> Iterator[Pod]:
+        """Yield members on nodes that go together, not by their own priority, or for a sibling. O(PodGroups)."""
+        keys = {key for key, group in self._objects.items() if group.is_disrupted_whole} | self._unequal
+        if preemptor.group is not None:
+            keys.add(preemptor.group.key)
+        return (pod for key in keys for pod in self._on_nodes(key))
 
     @not_for_rules
     def note_evicted(self, pod: Pod) -> None:
@@ -226,6 +228,10 @@ class PodGroups:
     def n_ready(self, key: GroupKey) -> int:
         """Return the number of members that are placed or could be."""
         return len(self._ready.get(key, ()))
+
+    def placed_with(self, key: GroupKey) -> int:
+        """Return how many members the group needed when it was placed, at most; 0 if it never was."""
+        return self._whole.get(key, 0)
 
     def is_whole(self, key: GroupKey, min_count: int) -> bool:
         """Return whether the group was placed once when it needed at least so many members."""
@@ -340,7 +346,7 @@ class PodGroups:
         """Forget a member that is bound or gone."""
         if pod.group is not None:
             refuse_rule("remove_pending")
-            self._discard(self._pending, pod)
+            self._discard(self._pending, pod.group.key, pod.uid)
 
     def place(self, pod: Pod) -> None:
         """Count a member that came to a node."""
@@ -355,22 +361,19 @@ class PodGroups:
         """Count out a member that left its node."""
         if pod.group is not None:
             refuse_rule("displace")
-            self._discard(self._ending if pod.terminating else self._placed, pod)
+            self._discard(self._ending if pod.terminating else self._placed, pod.group.key, pod.uid)
 
-    def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:
-        if pod.group is None:
-            return
-        key = pod.group.key
+    def _discard(self, members: dict[GroupKey, dict[str, Pod]], key: GroupKey, uid: str) -> None:
         of_group = members.get(key)
         if of_group is not None:
-            of_group.pop(pod.uid, None)
+            of_group.pop(uid, None)
             if not of_group:
                 del members[key]
                 if members is self._placed:
                     self._being_evicted.discard(key)
                 elif members is self._pending:
                     self._unlike.discard(key)
-        self._note_ready(key, pod.uid)
+        self._note_ready(key, uid)
         self._drop_if_empty(key)
 
     def _note_ready(self, key: GroupKey, uid: str) -> None:

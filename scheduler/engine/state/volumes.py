@@ -27,11 +27,10 @@ from scheduler.engine.state.attached_volumes import AttachedVolume, AttachedVolu
 from scheduler.engine.state.batches import batches
 from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.free_volumes import FreeVolumes
-from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.rule_guard import refuse_rule
-from scheduler.engine.state.sparse_dicts import set_entry
+from scheduler.engine.state.sparse_dicts import Holders, set_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}

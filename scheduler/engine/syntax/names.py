@@ -43,6 +43,7 @@ _SUBDOMAIN_RULE: Final = (
     "and must start and end with an alphanumeric character "
     f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_FORMAT}')"
 )
+_SUBDOMAIN_GRAMMAR: Final = _SUBDOMAIN, MAX_SUBDOMAIN_BYTES, _SUBDOMAIN_RULE
 
 
 def label_key_faults(key: str) -> list[str]:
@@ -57,7 +58,7 @@ def label_key_faults(key: str) -> list[str]:
     if slash and not prefix:
         faults.append("prefix part must be non-empty")
     elif slash:
-        faults += [f"prefix part {fault}" for fault in subdomain_faults(prefix)]
+        faults += [f"prefix part {fault}" for fault in _faults(prefix, *_SUBDOMAIN_GRAMMAR)]
     if not name:
         faults.append("name part must be non-empty")
     return faults + [f"name part {fault}" for fault in _faults(name, _KEY, _MAX_LABEL_BYTES, _KEY_RULE)]
@@ -70,19 +71,22 @@ def label_value_faults(value: str) -> list[str]:
 
 def dns_label_faults(name: str) -> list[str]:
     """Return the faults of an RFC 1123 label: the name of a namespace or a container."""
-    return _faults(name, _DNS_LABEL, _MAX_LABEL_BYTES, _DNS_LABEL_RULE)
+    return _faults(name, _DNS_LABEL, _MAX_LABEL_BYTES, _DNS_LABEL_RULE, "characters")
 
 
 def subdomain_faults(name: str) -> list[str]:
     """Return the faults of an RFC 1123 subdomain: the name of most objects."""
-    return _faults(name, _SUBDOMAIN, MAX_SUBDOMAIN_BYTES, _SUBDOMAIN_RULE)
+    return _faults(name, *_SUBDOMAIN_GRAMMAR, "characters")
 
 
-def _faults(text: str, pattern: re.Pattern[str], limit_bytes: int, rule: str) -> list[str]:
+def _faults(
+    text: str, pattern: re.Pattern[str], limit_bytes: int, rule: str, unit: str = "bytes"
+) -> list[str]:
+    """Return the faults of the text; `unit` is upstream's word for its bytes, which has two."""
     is_match = pattern.fullmatch(text) is not None
     if is_match and len(text) <= limit_bytes:
         return []  # every pattern is of ASCII alone
     faults = []
     if len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
-        faults.append(f"must be no more than {limit_bytes} bytes")
+        faults.append(f"must be no more than {limit_bytes} {unit}")
     return faults if is_match else [*faults, rule]

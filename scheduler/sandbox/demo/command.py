@@ -17,7 +17,7 @@ from typing import Final
 
 import aiohttp
 
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SchedulerError, SettingsError
 from scheduler.sandbox.demo.api import connected
 from scheduler.sandbox.demo.display import Display

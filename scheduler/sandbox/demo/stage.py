@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.sandbox.demo.api import Api, JsonObject
 from scheduler.sandbox.demo.display import Display, Scene
 from scheduler.sandbox.demo.examples import documents

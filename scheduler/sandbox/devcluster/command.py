@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
-from scheduler.engine.syntax.plurals import counted
 from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity, parse_quantity
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.bootstrap import NODE_AMOUNTS
 from scheduler.sandbox.devcluster.cluster import DevCluster

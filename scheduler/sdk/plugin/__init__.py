@@ -11,21 +11,21 @@ that are not in `__all__` belong to the scheduler and may change at any time.
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.interface import (
+    MAX_NODE_SCORE,
     FeasibleNodes,
     FinalScores,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreFilterResult,
     PreScored,
     RuleFilter,
+    default_normalized,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.engine.framework.out_of_tree import CONTRACT_VERSION
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import LabelColumn, PerDomain

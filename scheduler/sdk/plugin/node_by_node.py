@@ -16,6 +16,7 @@ import numpy as np
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Resource
 from scheduler.engine.framework.interface import (
+    MAX_NODE_SCORE,
     FeasibleNodes,
     FinalScores,
     NodeFilter,
@@ -23,7 +24,6 @@ from scheduler.engine.framework.interface import (
     PreFiltered,
     PreScored,
 )
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Codes, Mask

@@ -20,7 +20,6 @@ from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decide import CycleError, ScheduleResult, decide
 from scheduler.engine.core.node_scores import Refusal
 from scheduler.engine.framework.diagnosis import FitError, PluginRefusals
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
@@ -176,7 +175,7 @@ class Cluster:
         placed = state.remove_pod(decided.uid)
         rng = random.Random(self._seed)
         try:
-            made = decide(_pending(decided), ClusterView(state), self._profile(decided), rng, Unobserved())
+            made = decide(_pending(decided), ClusterView(state), self._profile(decided), rng)
             if isinstance(made, CycleError):
                 return Decision(None, made.message, {}, {}, {}, {}, {}, error=not made.unschedulable)
             if isinstance(made, FitError):
@@ -190,9 +189,9 @@ class Cluster:
     def time_decision(self, pod: PodLike) -> float:
         """Return the seconds of CPU that the decision about the pod takes, without the reading of the pod."""
         decided, view = _pending(self._pod(pod)), ClusterView(self._read.state)
-        profile, rng, observer = self._profile(decided), random.Random(self._seed), Unobserved()
+        profile, rng = self._profile(decided), random.Random(self._seed)
         began_s = time.process_time()
-        decide(decided, view, profile, rng, observer)
+        decide(decided, view, profile, rng)
         return time.process_time() - began_s
 
     def explain(self, pod: PodLike) -> Explained:

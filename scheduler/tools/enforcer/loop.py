@@ -108,7 +108,8 @@ async def check_once(options: Options, environ: Mapping[str, str]) -> list[Broke
     metrics = EnforcementMetrics(version=product_version())
     limits = replace(options.limits, settle_s=0.0)
     options = replace(options, limits=limits, dry_run=True, election=None, serving=NO_PORT)
-    async with connect(options, environ, metrics, waits=False) as connection:
+    kinds = _watched_kinds(options)
+    async with connect(options, environ, metrics, waits=False, kinds=kinds) as connection:
         return await EnforcerDaemon(options, metrics, connection).check_once()
 
 
@@ -281,7 +282,7 @@ class EnforcerDaemon(daemon.Daemon):
             return
         if self._options.dry_run:
             self._reports.on_would_move(move)
-            self._rebalancer.on_result(move, evicted=True, now_s=now_s)
+            self._rebalancer.on_announced(move, now_s)
         else:
             self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 

@@ -27,7 +27,6 @@ from typing import Final
 
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import Owner
@@ -111,6 +110,12 @@ class Rebalancer:
         if evicted:
             self._left[move.pod.namespace, move.pod.owner, move.pod.node_name] = now_s
 
+    def on_announced(self, move: Move, now_s: float) -> None:
+        """Take the move of a dry run as made, and with it the other moves for its group, which it names."""
+        if move.group is not None:
+            self.waiting.end(move.group)
+        self.on_result(move, evicted=True, now_s=now_s)
+
     def _note_pods(self, now_s: float) -> None:
         """Follow which pods came, moved and left. O(pods)."""
         placed_s = self._placed_s
@@ -159,7 +164,7 @@ class Rebalancer:
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
-        decision = decide(anew, self._view, profile, self._rng, Unobserved())
+        decision = decide(anew, self._view, profile, self._rng)
         if not isinstance(decision, ScheduleResult) or decision.node_name == pod.node_name:
             return None
         here = self._state.nodes.row_by_name[pod.node_name]

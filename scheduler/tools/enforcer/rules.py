@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from typing import NamedTuple
 
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import MemoBySpec, Pod, PodSpec
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.sparse_dicts import discard_entry

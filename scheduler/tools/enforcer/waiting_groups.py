@@ -84,6 +84,11 @@ class WaitingGroups:
         if (wait := self._waits.get(key)) is not None:
             wait.n_left -= 1
 
+    def end(self, key: GroupKey) -> None:
+        """Look for no more moves for the group while it waits."""
+        if (wait := self._waits.get(key)) is not None:
+            wait.n_left = 0
+
     def _waiting(self) -> dict[GroupKey, list[Pod]]:
         """Return the pending members of each group that the scheduler has reported to fit nowhere."""
         waiting: dict[GroupKey, list[Pod]] = {}

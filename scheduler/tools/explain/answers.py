@@ -12,7 +12,7 @@ from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.model.wording import waits_for_volume_text
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation

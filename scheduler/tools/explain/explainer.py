@@ -22,7 +22,6 @@ from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.explaining import ExplainContext, Where
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
 from scheduler.engine.model.changes import AddMatchLabelKey, RollOutInPlace
@@ -34,7 +33,7 @@ from scheduler.engine.model.stimuli import PodGone
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
 from scheduler.tools.explain.groups import GroupChangeCheck, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod, refusals_at
@@ -176,12 +175,12 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     profile = request.new_profile(view)
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
-    decision = decide(pod, view, profile, request.rng, Unobserved())
+    decision = decide(pod, view, profile, request.rng)
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
         fallbacks = Fallbacks(request.state, view, PodRecords(request.state))
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)
         if relaxation is not None:
-            relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
+            relaxed = decide(relaxation.pod, view, profile, request.rng)
             if isinstance(relaxed, ScheduleResult):
                 return relaxed, (f"relaxed: {relaxation.note()}",)
     return decision, ()
@@ -327,7 +326,7 @@ def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
     pod = replace(request.pod, node_name="", nominated_node_name="")
     view, row = ClusterView(state), state.nodes.row_by_name[node_name]
     profile = request.new_profile(view)
-    decision = decide(pod, view, profile, request.rng, Unobserved())
+    decision = decide(pod, view, profile, request.rng)
     match decision:
         case ScheduleResult(n_feasible=n_feasible):
             scores = decision.scores

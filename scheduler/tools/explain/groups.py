@@ -134,7 +134,7 @@ class GroupChangeCheck:
                 _place_again(again, () if outcome.stuck is None else outcome.stuck.places, members)
                 return outcome.stuck
             pod = next(member for member in members if member.uid == self.pod.uid)
-            decision = again.decide(pod, assumed.view.alive)
+            decision = finished(again.deciding(pod, assumed.view.alive))
         except CycleBrokenError:
             return None
         if not isinstance(decision, FitError):
@@ -202,7 +202,7 @@ def _place_again(assumed: AssumedPlaces, places: Sequence[AssumedPlace], members
         del left[place.pod.uid]
         only = assumed.view.alive & False
         only[assumed.view.nodes.row_by_name[place.node_name]] = True
-        decision = assumed.decide(place.pod, only, tuple(left.values()) if place.is_owed else ())
+        decision = finished(assumed.deciding(place.pod, only, tuple(left.values()) if place.is_owed else ()))
         if not isinstance(decision, FitError):
             assumed.place(place.pod, decision, is_owed=place.is_owed)
 

@@ -21,7 +21,7 @@ from scheduler.engine.model.terms import ZONE_KEY, usable
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.syntax.plurals import first_names
+from scheduler.engine.syntax.words import first_names
 from scheduler.tools.explain.inspection import Inspection
 
 #: Pods that a note about preemption names.

@@ -12,7 +12,7 @@ import msgspec
 from scheduler.daemon.settings.problems import printable
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule, Suggestion
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style

@@ -17,7 +17,7 @@ from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.unread_names import unread_notes
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest

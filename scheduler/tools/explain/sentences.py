@@ -28,7 +28,7 @@ from scheduler.engine.model.changes import (
 )
 from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.model.wording import amount_text, taint_text
-from scheduler.engine.syntax.plurals import first_names
+from scheduler.engine.syntax.words import first_names
 from scheduler.tools.explain.formats.explanation import DomainCount, Rule
 
 #: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.daemon.kube.requests import LeaseSpec, WatchPath, seconds_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
-from scheduler.engine.syntax.similar_names import did_you_mean
+from scheduler.engine.syntax.words import did_you_mean
 
 #: Of kube-scheduler.
 _KUBE_SCHEDULER: Final = "kube-scheduler"

@@ -20,7 +20,7 @@ from scheduler.engine.framework.explaining import ExplainContext, Repair
 from scheduler.engine.model.changes import AddRoom, Change, Changes, RemovePod, RollOutInPlace
 from scheduler.engine.model.revisions import deployment_of, is_other_revision
 from scheduler.engine.state.arrays import Fractions, Mask
-from scheduler.engine.syntax.plurals import first_names
+from scheduler.engine.syntax.words import first_names
 from scheduler.tools.explain.formats.explanation import Suggestion
 from scheduler.tools.explain.inspection import Inspection
 from scheduler.tools.explain.rule_repairs import rule_repair

@@ -15,7 +15,7 @@ from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile
@@ -170,7 +170,7 @@ def _change(state: ClusterState, request: WhatIfRequest) -> list[str]:
     for name in request.cordon:
         node = state.node(name)
         if node is not None and not node.unschedulable:
-            state.upsert_node(cordoned(node))
+            state.nodes.upsert(cordoned(node))
     wanted = {(label.key, label.value) for label in request.without}
     missing, lost = set(wanted), list[str]()
     for node in state.nodes.nodes:

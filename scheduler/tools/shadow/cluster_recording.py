@@ -65,7 +65,8 @@ class Recording:
     """
     The lines of one file. An object that is seen again as it was is no line.
 
-    `n_lines`, `n_bytes`: in the file. `is_full`: whether something was left out since it had no room.
+    `n_lines`, `n_bytes`: in the file. `is_full`: whether something was left out since it had no room. `has_lists`:
+    whether it has the first lists, without which no command reads it.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Recording:
         self._hashes: dict[tuple[str, str], int] = {}
         self._waiting = [msgspec.json.encode(Header()) + b"\n"]
         self.n_lines = self.n_bytes = 0
-        self.is_full = False
+        self.is_full = self.has_lists = False
 
     def reduced(self, kind: WatchedKind, raw: msgspec.Raw) -> bytes:
         """Return the JSON of an object as the recording has it."""
@@ -112,7 +113,7 @@ class Recording:
         self.add(LEASES, object=msgspec.Raw(msgspec.json.encode(leases)))
         if forbidden:
             self.add(FORBIDDEN, object=msgspec.Raw(msgspec.json.encode(forbidden)))
-        self.add(Mark.SYNCED)
+        self.on_mark(Mark.SYNCED)
         self.close()
 
     def on_deleted(self, kind: str, deleted: Deleted) -> None:
@@ -121,6 +122,13 @@ class Recording:
         namespace, _, name = deleted.key.rpartition("/")
         gone = DeletedObject(namespace=namespace, name=name, uid=deleted.uid)
         self.add(kind, deleted=gone)
+
+    def on_mark(self, mark: Mark) -> None:
+        """Add that the first lists are complete, or that a watch is interrupted. Raises OSError."""
+        self.add(mark)
+        if mark is Mark.SYNCED:
+            self.flush()
+            self.has_lists = not self.is_full
 
     def flush(self) -> None:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
@@ -161,7 +169,7 @@ async def record(
     Raises SettingsError and OSError.
     """
     metrics = ControllerMetrics(version=product_version())
-    async with connect(options, environ, metrics, waits=False) as connection:
+    async with connect(options, environ, metrics, waits=False, kinds=KINDS.values()) as connection:
         with open_file() as file:
             recording = Recording(
                 file,
@@ -187,7 +195,7 @@ async def _record(options: Options, recording: Recording, connection: Connection
             if is_served:
                 recording.add(kind, listed=True)
             if not unsynced:
-                recording.add(Mark.SYNCED)
+                recording.on_mark(Mark.SYNCED)
                 log.info(0, "Recording changes")
 
     tasks = [asyncio.create_task(_follow(kind, client, recording, on_synced, log)) for kind in KINDS.values()]
@@ -243,7 +251,7 @@ async def _follow(
                     case Interrupted(error=error) if kind.may_lack(error):
                         on_synced(kind.kind, is_served=False)
                     case Interrupted(error=error):
-                        recording.add(Mark.INTERRUPTED)
+                        recording.on_mark(Mark.INTERRUPTED)
                         log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
                     case Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))

@@ -193,12 +193,12 @@ class GroupComparison:
         if row is None:
             return False
         if rows is not None:
-            decision = assumed.decide(pod, rows)
+            decision = finished(assumed.deciding(pod, rows))
             if not count_best(decision, self._state, node):
                 return False
         only = ClusterView(self._state).alive & False
         only[row] = True
-        decision = assumed.decide(pod, only)
+        decision = finished(assumed.deciding(pod, only))
         if isinstance(decision, ScheduleResult):
             assumed.place(pod, decision, is_owed=False)
             return True

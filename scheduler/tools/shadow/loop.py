@@ -54,7 +54,8 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
     metrics = ShadowMetrics(version=product_version())
     disable_full_collections()
-    async with connect(options, environ, metrics, waits=False) as connection:
+    kinds = kinds_for(options.settings)
+    async with connect(options, environ, metrics, waits=False, kinds=kinds) as connection:
         shadowing = ShadowDaemon(options.at(connection.semantics), metrics, connection)
         await daemon.run_until_signal(shadowing)
         shadowing.shadow.end(time.monotonic())
@@ -76,7 +77,7 @@ def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]])
             shadow.interrupt(at_s)
             continue
         if at_s >= sweep_s:
-            shadow.state.sweep()
+            finished(shadow.state.sweeping())
             sweep_s = at_s + SWEEP_PERIOD_S
         finished(shadow.apply(event, at_s))
         if (now_s := time.monotonic()) >= reported_s:

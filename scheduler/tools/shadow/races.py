@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.tools.shadow.differences import as_race, with_note
 from scheduler.tools.shadow.orders import ChangeKey, ProvenOrders
 from scheduler.tools.shadow.recent_changes import MAX_RECENT, AppliedEvent, RecentChanges

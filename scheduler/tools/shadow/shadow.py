@@ -31,7 +31,6 @@ from typing import Final
 
 from scheduler.engine.core.decide import Decision, ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, may_use_claim
@@ -45,7 +44,7 @@ from scheduler.engine.model.volumes import (
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.tools.explain.inspection import refusals_at
 from scheduler.tools.shadow.differences import (
     count_best,
@@ -379,4 +378,4 @@ class Shadow:
     # ---------------------------------------------------------------------------------------------------------
 
     def _decide(self, pod: Pod) -> Decision:
-        return decide(pod, ClusterView(self.state), self._profile, self._rng, Unobserved())
+        return decide(pod, ClusterView(self.state), self._profile, self._rng)

@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.engine.model.pod_wire import WireSpreadConstraint
 from scheduler.engine.model.terms import Problem
-from scheduler.engine.model.wire import Int32, LabelSelector, Wire
+from scheduler.engine.model.wire import Int32, LabelSelector, Wire, read
 from scheduler.tools.webhook.refusals import Json
 
 #: A longer annotation is refused. All annotations of an object together may have 256 KiB.
@@ -84,7 +84,7 @@ def parse_terms(text: str, term_type: TermType) -> ParsedTerms | Problem:
     if size_bytes > MAX_ANNOTATION_BYTES:
         return Problem(f"$: {size_bytes} bytes, expected at most {MAX_ANNOTATION_BYTES}")
     try:
-        items = _DECODERS[term_type].decode(text) or []
+        items = read(_DECODERS[term_type].decode, text.encode()) or []
         written = msgspec.json.decode(text) or []
     except DECODE_ERRORS as error:
         return Problem(with_json_path(error))

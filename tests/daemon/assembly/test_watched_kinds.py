@@ -7,8 +7,8 @@ import pytest
 from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.daemon.settings.out_of_tree_files import load_classes
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, NEWEST, Gate, Version, semantics_of
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.plugins.registry import IN_TREE

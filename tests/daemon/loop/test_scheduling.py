@@ -18,7 +18,7 @@ from scheduler.engine.model.instructions import Attempted, Bind, EmitEvent, Inst
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone, PodSeen
-from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
+from scheduler.engine.state.batches import UNITS_PER_STEP
 from tests.proof.chaos.run import virtually
 from tests.support.build import container, node
 from tests.support.driving import Driver

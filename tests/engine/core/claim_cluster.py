@@ -151,7 +151,7 @@ class ClaimCluster(Driver):
     def holds_nothing(self) -> None:
         """Assert that nothing is assumed of claims or pods any more."""
         self.audit()
-        assert self.state.devices.n_assumed == 0
+        assert not self.state.devices._assumptions
         assert self.state.n_assumed == 0
         assert self.machine.n_binding == 0
 

@@ -11,7 +11,7 @@ from scheduler.engine.core.pod_records import Phase, PodRecord
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.preempting import sized_pod
-from tests.support.driving import Driver, evictions
+from tests.support.driving import Driver, all_differences, evictions
 
 
 class _Scene:
@@ -57,5 +57,5 @@ def test_what_was_forgotten_is_found(forget: Callable[[_Scene], object]) -> None
     audit = MachineAudit(driver.machine.records, driver.state, driver.queue)
     assert not any(audit.step() for _ in range(6))
     forget(scene)
-    assert driver.machine.differences()
+    assert all_differences(driver.machine)
     assert any(audit.step() for _ in range(6))

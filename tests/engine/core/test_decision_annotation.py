@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.core.decide import ScheduleResult, decide, deciding
 from scheduler.engine.core.decision_annotation import (
     RECORD_LIMIT_BYTES,
     DecisionRecord,
@@ -23,11 +23,12 @@ from scheduler.engine.core.decision_annotation import (
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.core.node_scores import FilterResult, Refusal
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, RuleFilter
-from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.status import Code, Status, failed, unschedulable
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.product import ProductSubject
@@ -83,7 +84,7 @@ def test_a_record_names_relaxed_rules_and_evicted_pods_if_there_are_any() -> Non
     assert {"relaxed", "evicted"}.isdisjoint(json.loads(recorded(decided)))
 
 
-class _Points(Unobserved):
+class _Points(Observer):
     """Notes the points that are entered, the ones that are left, and the filters that are asked."""
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ def test_a_decision_enters_and_leaves_the_points_of_upstream(
     if fails:
         profile = replace(profile, filters=(*profile.filters, _Failing()))
     points, pod = _Points(), decoded(build.pod(cpu=n_cpus))
-    decide(pod, subject.cluster.view(), profile, random.Random(1), points)
+    finished(deciding(pod, subject.cluster.view(), profile, random.Random(1), points))
     assert points.entered == [point for point, _ in left]
     assert points.left == left
 
@@ -145,7 +146,8 @@ def test_a_decision_enters_and_leaves_the_points_of_upstream(
 def test_no_filter_is_asked_of_nodes_that_are_all_refused() -> None:
     subject, points = ProductSubject(None), _Points()
     subject.apply(build.node("a", unschedulable=True))
-    decide(decoded(build.pod()), subject.cluster.view(), subject.profile, random.Random(1), points)
+    pod, view = decoded(build.pod()), subject.cluster.view()
+    finished(deciding(pod, view, subject.profile, random.Random(1), points))
     assert points.filters == ["NodeUnschedulable"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.state.batches import finished
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.engine.core.drawn_objects import NAMESPACES, Cluster, Templates, drawn_configuration, pod_of
@@ -175,7 +176,7 @@ class DrawnLives(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self._product.cluster.state.sweep()
+        finished(self._product.cluster.state.sweeping())
 
     def _decide_a_few(self) -> None:
         """Decide pods of the template that was decided last: what was kept for it is kept still."""

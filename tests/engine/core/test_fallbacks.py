@@ -115,7 +115,7 @@ def test_the_time_counts_whatever_keeps_the_pod(cluster: Driver) -> None:
     cluster.live(40)
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone}, unschedulable=True)
-    cluster.queue.activate(third.uid, cluster.now_s)
+    cluster.queue.activate_each((third.uid,), cluster.now_s)
     assert not binds(cluster.live(100))
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone})
@@ -256,7 +256,7 @@ def test_a_pod_that_only_annotations_keep_pending_says_so_once(cluster: Driver) 
     plain = cluster.pod("plain", labels={"app": "web"})
     assert len(events(cluster.cycle(), "KeptByAnnotations")) == 1
     assert cluster.machine.n_kept_by_annotations == 2
-    cluster.queue.activate(own.uid, cluster.now_s)
+    cluster.queue.activate_each((own.uid,), cluster.now_s)
     assert events(cluster.cycle(), "KeptByAnnotations") == []
     cluster.pod("big", cpu="64", annotations=declared)
     assert events(cluster.cycle(), "KeptByAnnotations") == []

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.instructions import EvictVictim
+from scheduler.engine.model.instructions import EmitEvent, EvictVictim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.preempting import settled
 from tests.engine.core.test_group_search import Case, Chance
 from tests.support.build import Json, affinity, pod, selector, spread, term
-from tests.support.driving import NAME, Driver, each_of
+from tests.support.driving import NAME, Driver, binds, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
@@ -287,6 +287,54 @@ def test_a_member_is_not_tried_with_a_new_one_while_pods_are_evicted_for_it(
     assert driver.state.nominated.node_of(waiting.uid) == "n"
 
 
+def test_a_new_member_of_a_gang_waits_without_a_word_while_pods_are_evicted_for_the_others(
+    driver: Driver,
+) -> None:
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=9))
+    low = driver.pod("low", cpu="3", node="n")
+    show(driver, *(member(f"m{i}", "g", 9) for i in range(2)))
+    (eviction,) = each_of(driver.cycles(), EvictVictim)
+    show(driver, member("m2", "g", 9))
+    assert driver.cycles() == []
+    driver.handle(EvictionEnded(eviction.preemptor.uid, low.uid, VictimFate.DELETED))
+    driver.lose(low)
+    driver.pass_time(20)
+    assert len(binds(driver.cycles())) == 3
+
+
+def test_a_member_beyond_the_minimum_evicts_no_second_pod_while_the_first_ends(driver: Driver) -> None:
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2))
+    show(driver, *(member(f"on-{i}", "g", 9, "n") for i in range(2)))
+    low = driver.pod("low", cpu="1", node="n")
+    show(driver, member("more", "g", 9))
+    (eviction,) = each_of(driver.cycles(), EvictVictim)
+    driver.handle(EvictionEnded(eviction.preemptor.uid, low.uid, VictimFate.DELETED))
+    driver.update(low, terminating=True, disruption="PreemptionByScheduler")
+    driver.node("m", allocatable={"cpu": "1"})
+    driver.pod("lower", cpu="1", node="m", priority=-5)
+    driver.pass_time(20)
+    assert not each_of(driver.cycles(), EvictVictim)
+    assert driver.state.nominated.node_of(eviction.preemptor.uid) == "n"
+
+
+@VERSIONS
+@pytest.mark.parametrize("modes", [WHOLE, SINGLE], ids=["whole", "single"])
+def test_no_member_is_evicted_for_one_like_it_that_the_group_is_placed_without(
+    driver: Driver, version: str, modes: dict[str, Any]
+) -> None:
+    """Though the priority of their group is higher than theirs: the next one would be evicted for it, without end."""
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=9, mode=modes[version], version=version))
+    priority = 5 if version == "v1alpha2" else 9
+    show(driver, *(member(f"on-{i}", "g", priority, "n") for i in range(2)))
+    driver.pod("low", cpu="1", node="n", priority=priority)
+    show(driver, *(member(f"more-{i}", "g", priority) for i in range(2)))
+    evicted = [eviction.victim.name for eviction in each_of(driver.cycles(), EvictVictim)]
+    assert evicted == (["low"] if version == "v1alpha2" else [])
+
+
 @pytest.mark.parametrize("days", [(1, 4, 2, 3), (4, 1, 2, 3)])
 def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: tuple[int, ...]) -> None:
     """In whichever order a group's members were shown (upstream: GetEarliestPodStartTime)."""
@@ -300,3 +348,24 @@ def test_the_node_whose_earliest_important_victim_started_last_is_chosen(days: t
         show(driver, made)
     driver.pod("high", cpu="2", priority=9)
     assert {eviction.victim.node_name for eviction in each_of(driver.cycle(), EvictVictim)} == {"y"}
+
+
+@pytest.mark.parametrize("n_more", [0, 2], ids=["too few exist", "the others have no room"])
+def test_a_group_that_needs_more_than_when_it_was_placed_has_lost_no_members(
+    driver: Driver, n_more: int
+) -> None:
+    driver.node("n", allocatable={"cpu": "2"})
+    driver.handle(group_seen("g", 2, version="v1beta1"))
+    pods = show(driver, *(member(f"m{i}", "g", 0) for i in range(2)))
+    driver.cycles()
+    for each in pods:
+        driver.confirm(each, "n")
+    driver.handle(group_seen("g", 4, version="v1beta1"))
+    show(driver, *(member(f"more-{i}", "g", 0) for i in range(n_more)))
+
+    def n_told() -> int:
+        return [each.reason for each in each_of(driver.live(60), EmitEvent)].count("PodGroupNotWhole")
+
+    assert n_told() == 0
+    driver.lose(pods[0])
+    assert n_told() == 1

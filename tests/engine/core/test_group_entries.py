@@ -64,7 +64,7 @@ def fail(cluster: Driver, times: int, *names: str) -> None:
     for _ in range(times):
         cluster.now_s += 1_000.0
         for name in names:
-            cluster.queue.activate(f"uid-default-{name}", cluster.now_s)
+            cluster.queue.activate_each((f"uid-default-{name}",), cluster.now_s)
         assert not binds(cluster.cycle())
 
 

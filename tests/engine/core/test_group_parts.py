@@ -107,10 +107,12 @@ def test_parts_that_are_spread_by_host_are_placed_where_not_every_order_succeeds
     assert len(placed(driver)) == 6
 
 
-def test_the_message_counts_the_parts_where_a_rack_has_room_for_several(driver: Driver) -> None:
+@pytest.mark.parametrize("near", ["", BLOCK])
+def test_the_message_counts_the_parts_where_a_rack_has_room_for_several(driver: Driver, near: str) -> None:
+    """Once, also where the search looks for room again: in few domains of a preferred level, then in all."""
     racks(driver, "a", r1=4, r2=2)
     for name in "wxyz":
-        part(driver, name, 2, 8)
+        part(driver, name, 2, 8, near=near)
     assert message(driver) == (
         f"pod group default/g needs 8 places: the cluster has room for 3 parts of 2 in 2 {RACK}, the group needs 4;"
         " the next, z-0: 0/6 nodes are available: 6 Insufficient cpu."

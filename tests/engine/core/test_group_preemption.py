@@ -285,7 +285,7 @@ def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(driver: Driver
     driver.node("n0", allocatable={"cpu": "2"}, unschedulable=True)
     end_eviction(driver, order.preemptor, low, VictimFate.SPARED)
     driver.pass_time(20)
-    driver.queue.activate("uid-default-w-0", driver.now_s)
+    driver.queue.activate_each(("uid-default-w-0",), driver.now_s)
     texts = {one.message for one in each_of(driver.cycle(), PatchCondition)}
     assert len(texts) == 1
     assert texts.pop().endswith(

@@ -18,6 +18,7 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, PodSeen
+from scheduler.engine.state.batches import finished
 from tests.reference.cluster import Cluster
 from tests.reference.pod_groups import Group
 from tests.support import build
@@ -132,13 +133,13 @@ def test_a_search_takes_as_many_decisions_as_it_may() -> None:
     plain, costly = driver.pod("plain"), driver.pod("costly", affinity=build.affinity(preferred=preferred))
     assumed = detached_places(driver.state, driver.profiles[NAME], "p", 3)
     for n_left, pod in ((2, plain), (1, costly), (0, plain)):
-        assert isinstance(assumed.decide(pod, assumed.view.alive), ScheduleResult)
+        assert isinstance(finished(assumed.deciding(pod, assumed.view.alive)), ScheduleResult)
         assert assumed.n_left == n_left
     with pytest.raises(OutOfDecisionsError):
-        assumed.decide(plain, assumed.view.alive)
+        finished(assumed.deciding(plain, assumed.view.alive))
     assumed = detached_places(driver.state, driver.profiles[NAME], "p", 100)
     for _ in range(2):
-        assumed.decide(costly, assumed.view.alive)
+        finished(assumed.deciding(costly, assumed.view.alive))
     assert assumed.n_left < 98
 
 

@@ -508,7 +508,7 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) 
     driver.pass_time(125.0)
     driver.node("full", allocatable={"cpu": "0"})
     for pod in ("w-0", "o-0"):
-        driver.queue.activate(f"uid-default-{pod}", driver.now_s)
+        driver.queue.activate_each((f"uid-default-{pod}",), driver.now_s)
     notes = [one.note for one in each_of(driver.cycles(), EmitEvent)]
     assert any(note.endswith(" Room is held for it meanwhile.") for note in notes), notes
     held = [pod.name for index in range(3) for pod in driver.state.nominated.on(f"a-{index}")]
@@ -536,7 +536,7 @@ def test_no_room_is_held_for_a_group_that_a_member_has_left(driver: Driver) -> N
     first, _ = workers(driver, 2)
     driver.cycles()
     driver.pass_time(125.0)
-    driver.queue.activate(first.uid, driver.now_s)
+    driver.queue.activate_each((first.uid,), driver.now_s)
     assert binds(driver.cycles()) == {}
     assert {pod.name for _, pods in driver.state.nominated.by_node() for pod in pods} == {"w-0", "w-1"}
     driver.update(first, labels={}, group=None)
@@ -560,7 +560,7 @@ def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
         driver.update(pod, may_preempt=may_preempt)
     driver.cycles()
     driver.pass_time(125.0)
-    driver.queue.activate("uid-default-w-0", driver.now_s)
+    driver.queue.activate_each(("uid-default-w-0",), driver.now_s)
     driver.cycles()
     assert sum(len(pods) for _, pods in driver.state.nominated.by_node()) == n_held
     for index in range(n_held):

@@ -88,11 +88,11 @@ def test_after_some_time_without_refusals_everything_is_forgotten(driver: Driver
     refused_on(driver, "first")
     driver.pass_time(FIRST_S)
     refusals = driver.state.kubelet_refusals
-    assert len(refusals) == 1
+    assert len(refusals._exclusions) == 1
     assert refusals.next_s is not None
     assert not refusals.copy().expire(refusals.next_s), "it ended before, and no pod waits for it"
     driver.pass_time(LONGEST_S)
-    assert len(driver.state.kubelet_refusals) == 0
+    assert not driver.state.kubelet_refusals._exclusions
     assert driver.state.kubelet_refusals.next_s is None
 
 
@@ -183,7 +183,7 @@ def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_
     driver.pod("old", node="only", cpu="1", status=failed)
     for status in ({}, failed):
         driver.pod("theirs", node="only", cpu="1", scheduler="default-scheduler", status=status)
-    assert len(driver.state.kubelet_refusals) == 0
+    assert not driver.state.kubelet_refusals._exclusions
 
 
 def test_a_refusal_seen_before_the_result_of_the_bind_counts(driver: Driver) -> None:
@@ -203,6 +203,6 @@ def test_the_memory_is_bounded(driver: Driver) -> None:
     table = driver.state.kubelet_refusals
     for number in range(CAPACITY + 10):
         table.record(seen.spec, f"n{number}", "OutOfcpu", driver.now_s)
-    assert len(table) == table.n_excluded == CAPACITY
+    assert len(table._exclusions) == table.n_excluded == CAPACITY
     assert "n9" not in table.excluded_nodes(seen.spec)
     assert f"n{CAPACITY + 9}" in table.excluded_nodes(seen.spec)

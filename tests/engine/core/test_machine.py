@@ -138,6 +138,19 @@ def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(driver: Dr
     assert "pod affinity rules" in event_of(driver.cycle()).note
 
 
+def test_a_pod_that_a_late_watch_shows_unbound_is_tried_again_once_its_bind_is_answered(
+    driver: Driver,
+) -> None:
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.handle(PodSeen(replace(pod, node_name="a", resource_version="98")))
+    driver.handle(PodSeen(replace(pod, resource_version="99")))
+    assert driver.cycles() == []
+    driver.handle(BindDone(pod.uid))
+    assert bind_of(driver.cycle()).node_name == "a"
+
+
 def test_a_terminating_pod_is_skipped_when_popped(driver: Driver) -> None:
     driver.node("a")
     driver.pod("p", terminating=True)

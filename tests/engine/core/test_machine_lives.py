@@ -42,13 +42,12 @@ from scheduler.engine.model.stimuli import (
     VictimFate,
 )
 from scheduler.engine.queueing.queued_pod import SubQueue
-from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.page.what_if_service import WhatIfService
 from tests.engine.core.fresh import assert_as_if_fresh
 from tests.support import build
-from tests.support.driving import NAME, Driver, each_of
+from tests.support.driving import NAME, Driver, all_differences, each_of
 
 NODES = ("a", "b", "c", "d")
 NAMESPACES = ("one", "two")
@@ -394,7 +393,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def counts_equal_a_recount(self) -> None:
         if hasattr(self, "driver"):
-            assert [*differences(self.driver.state), *self.driver.machine.differences()] == []
+            assert all_differences(self.driver.machine) == []
             assert self.driver.state.n_assumed == sum(p.assumed for p in self.driver.state.placed.values())
 
     @invariant()

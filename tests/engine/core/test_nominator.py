@@ -39,7 +39,7 @@ def _is_bound_by_another_scheduler(cluster: Driver, pod: Pod) -> None:
 def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
     sized_pod(cluster, "important", 20, node="n")
     cluster.pass_time(20)
-    cluster.queue.activate(pod.uid, cluster.now_s)
+    cluster.queue.activate_each((pod.uid,), cluster.now_s)
     assert _nominations(cluster.cycle()) == [""]
 
 

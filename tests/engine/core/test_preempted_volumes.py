@@ -37,7 +37,7 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
     ]
     assert [one.nominated_node_name for one in each_of(told, PatchCondition)] == ["a", ""]
     assert cluster.state.n_assumed == 0
-    assert cluster.state.volumes.n_assumed == 0
+    assert not cluster.state.volumes._assumptions
     assert not cluster.state.held_for_evictions
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).pod.uid == high.uid

@@ -397,8 +397,8 @@ class ReservationLives(RuleBasedStateMachine):
             assert set(machine._reservations._pods) == self.reserved
             assert self.reserved <= {record.uid for record in machine.records if record.binding is not None}
             assert machine.n_binding == len(self.binds) + len(self.writes) + len(self.answers)
-            for _, key, holders in self.driver.state.volumes.holders():
-                assert holders <= self.reserved, key
+            for key, assumption in self.driver.state.volumes._assumptions.items():
+                assert assumption.holders <= self.reserved, key
 
     @invariant()
     def no_waiting_pod_is_overlooked(self) -> None:
@@ -447,9 +447,9 @@ class ReservationLives(RuleBasedStateMachine):
             while self.driver.machine.has_work():
                 self.cycle(1)
         assert not self.reserved and not self.driver.machine.records.n_unanswered
-        assert self.driver.state.volumes.n_assumed == 0
+        assert not self.driver.state.volumes._assumptions
         self.driver.audit()
-        assert self.driver.state.devices.n_assumed == 0
+        assert not self.driver.state.devices._assumptions
         self._judge_devices()
         for pod in self.pods.values():
             if not pod.node_name and not pod.terminating and not self._wants_devices(pod):

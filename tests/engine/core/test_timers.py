@@ -34,8 +34,7 @@ def _incomplete(driver: Driver) -> None:
 
 def _refusal(driver: Driver) -> None:
     driver.node("a")
-    pod = driver.pod("p", node="a")
-    driver.state.record_kubelet_refusal(pod.uid, "OutOfcpu", driver.now_s)
+    driver.state.kubelet_refusals.record(driver.pod("p", node="a").spec, "a", "OutOfcpu", driver.now_s)
 
 
 def _nominated(driver: Driver) -> None:

@@ -133,7 +133,7 @@ def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -
         shown = cluster.machine.records.shown(each.pod.uid)
         assert shown is not None
         cluster.update(shown, nominated_node_name=each.node_name)
-    cluster.machine._group_lives.nominations.note_shown(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
+    cluster.machine._group_lives.nominations.end_at(asked[0].pod.group.key, cluster.now_s + HOLD_FOR_S)  # type: ignore[union-attr]
     told = cluster.live(HOLD_FOR_S + 1.0)
     assert each_of(told, ClearNomination) == []
 

@@ -68,6 +68,6 @@ class VolumeCluster(Driver):
     def holds_nothing(self) -> None:
         """Assert that no volume and no pod is assumed any more."""
         self.audit()
-        assert self.state.volumes.n_assumed == 0
+        assert not self.state.volumes._assumptions
         assert self.state.n_assumed == 0
         assert self.machine.n_binding == 0

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.framework.interface import FeasibleNodes
-from scheduler.engine.framework.normalizing import default_normalized
+from scheduler.engine.framework.interface import FeasibleNodes, default_normalized
 from tests.reference import arithmetic
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from scheduler.engine.state.batches import finished
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.engine.plugins.lives import (
@@ -72,7 +73,7 @@ def test_decisions_are_the_reference_s_whatever_happened_before(
         for pod in incoming:
             assert both.mismatches(pod) == []
         if sweeps:
-            both.product.cluster.state.sweep()
+            finished(both.product.cluster.state.sweeping())
     # What is derived from a spec is kept for as long as a pod of it lives: these lived to the end.
     assert all(
         both.product.cluster.pod(pod).spec is held.spec for pod, held in zip(incoming, waiting, strict=True)
@@ -95,7 +96,7 @@ def test_preferences_follow_pods_after_counts_were_dropped_however_often_a_term_
     assert both.mismatches(incoming) == []
     both.tell(Deleted("Pod", "default", "db"))
     for _ in range(3):
-        both.product.cluster.state.sweep()
+        finished(both.product.cluster.state.sweeping())
         assert both.mismatches(asking_for_web_alone) == []
     assert both.product.cluster.pod(incoming).spec is waiting.spec
     assert both.mismatches(incoming) == []

@@ -15,7 +15,6 @@ from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.node_trial import FilterTrials
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.pods import Pod
@@ -344,7 +343,7 @@ def crowded(random: Random) -> Iterator[Json]:
 def unfit_pod(pod: Pod, product: ProductSubject) -> UnfitPod | None:
     """Return the pod and its refusals for preemption; None if it fits."""
     view, profile = product.cluster.view(), replace(product.profile, post_filters=())
-    refused = decide(pod, view, profile, Random(1), Unobserved())
+    refused = decide(pod, view, profile, Random(1))
     if not isinstance(refused, FitError):
         return None
     context = PodContext(pod, view.label_set(pod))

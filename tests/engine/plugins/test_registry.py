@@ -1,10 +1,18 @@
 """The registry of plugins, and the profiles built from it."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS, IN_TREE_BY_NAME
-from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.events import never
+from scheduler.engine.framework.interface import (
+    FilterPlugin,
+    Plugin,
+    PluginContext,
+    PreEnqueuePlugin,
+    ScorePlugin,
+)
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import (
@@ -115,6 +123,12 @@ def test_a_filter_that_is_switched_off_alone_still_runs_at_prefilter():
         ("PreFilterOnly", "NodeAffinity"),
         ("NodePorts", "NodePorts"),
         ("KubeletRefusal", "KubeletRefusal"),
+    ]
+    events = {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
+    own = plugin_named("NodeAffinity").events_to_register()
+    assert any(event.hint for event in own)
+    assert events["NodeAffinity"] == [
+        replace(event, hint=None, reads_labels=never, needs=None) for event in own
     ]
 
 

@@ -8,7 +8,6 @@ import pytest
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FilterPlugin, PodContext
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.status import Status, unschedulable
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.product import ProductSubject
@@ -43,7 +42,7 @@ def test_that_nobody_has_to_leave_for_a_refused_pod_is_an_error_of_each_node(nod
         product.apply(build.pod(f"low-{name}", node=name))
     profile = replace(product.profile, filters=(_Closed(), *product.profile.filters))
     pod = product.cluster.pod(build.pod("incoming", spec={"priority": 5}))
-    refused = decide(pod, product.cluster.view(), profile, Random(1), Unobserved())
+    refused = decide(pod, product.cluster.view(), profile, Random(1))
     assert isinstance(refused, FitError)
     assert refused.postfilter is not None
     assert refused.postfilter.status.message == f"preemption: {text}"

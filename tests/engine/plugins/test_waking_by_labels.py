@@ -15,7 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.core.decide import ScheduleResult, decide
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.queued_pod import SubQueue
 from scheduler.engine.state.cluster_view import ClusterView
@@ -86,7 +85,7 @@ def _is_asleep(driver: Driver, pod: Pod) -> bool:
 
 def _fits(driver: Driver, pod: Pod) -> bool:
     profile = driver.profiles[NAME]
-    result = decide(pod, ClusterView(driver.state), profile, random.Random(0), Unobserved())
+    result = decide(pod, ClusterView(driver.state), profile, random.Random(0))
     return isinstance(result, ScheduleResult)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from scheduler.engine.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEventWithHint, Resource
-from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP, IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
+from scheduler.engine.state.batches import UNITS_PER_STEP, IncrementalWork
 from tests.engine.queueing.build import pod, queue_with
 
 _N = 3 * UNITS_PER_STEP

@@ -66,7 +66,7 @@ def cluster(*slices: Json, held: tuple[str, ...] = (), expression: str = _IS_NEW
     ]
     state = ClusterState()
     for name in "ab":
-        state.upsert_node(decode_node(json.dumps(build.node(name, labels={"z": name})).encode()))
+        state.nodes.upsert(decode_node(json.dumps(build.node(name, labels={"z": name})).encode()))
     for document in made:
         kind = DeviceKind(document["kind"])
         state.devices.upsert(KINDS[kind].decode(json.dumps(document).encode()))

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.engine.model.nodes import Namespace
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
@@ -48,7 +49,7 @@ def test_a_resource_that_no_node_has_any_more_loses_its_column() -> None:
     known = [nodes.resource_names()]
     for room in ({"cpu": "2"}, {"cpu": "2", "example.com/gpu": "4"}):
         driver.node("n1", allocatable=room)
-        driver.state.sweep()
+        finished(driver.state.sweeping())
         known.append(nodes.resource_names())
         assert nodes.requested_at("example.com/gpu", 0) == 3
         assert differences(driver.state) == []
@@ -64,12 +65,12 @@ def test_a_namespace_is_known_with_its_labels_while_it_is_there() -> None:
     state.upsert_pod(Driver().decoded(document))
     marked = {"affinity-scheduler.io/annotation-reach": "cluster"}
     for labels, reached in (({}, ["default"]), (marked, ["default", "other"]), ({}, ["default"])):
-        state.upsert_namespace(Namespace("default", "", labels))
+        state.relabel_namespace("default", labels)
         assert state.namespace("default") == Namespace("default", "", labels)
         named = [term.key.matcher.named_namespaces() for term in state.terms]
         assert sorted(name for names in named for name in names or ()) == reached
         assert differences(state) == []
-    state.remove_namespace("default")
+    state.relabel_namespace("default", None)
     assert state.namespace("default") is None
 
 

@@ -95,7 +95,7 @@ def test_without_a_bound_all_stay() -> None:
     rows = Rows()
     for number in range(100):
         rows.ask(f"key-{number}")
-    assert len(rows.derived) == 100
+    assert len(rows.derived.keys()) == 100
 
 
 def test_a_value_larger_than_the_bound_stays_until_another_one_comes() -> None:

@@ -54,7 +54,7 @@ def test_of_classes_that_name_one_resource_the_newest_provides_it(
     chosen = devices.extended_resources.class_of("example.com/gpu")
     assert chosen is not None
     assert chosen.key == provider
-    provided = [each.key for each in devices.extended_resources.classes()]
+    provided = [each.key for each in devices.extended_resources._class_by_resource.values()]
     assert sorted(provided)[-1] == "other"
 
 
@@ -112,17 +112,17 @@ def test_what_claims_share_of_a_device_is_added_up_and_given_back() -> None:
     shared = [claim(name, "gpu-0", shareID=name, consumedCapacity=capacity).allocation for name in "cd"]
     alone = claim("e", "gpu-1").allocation
     assert alone is not None
-    allocated.add(alone, "e")
+    allocated.count(alone, "e", 1)
     assert not allocated.has(device)
     for number, each in enumerate(shared, 1):
         assert each is not None
-        allocated.add(each, f"{number}")
+        allocated.count(each, f"{number}", 1)
         assert allocated.has(device)
         assert allocated.consumed == {device: {"memory": number * 2 * 10**9}}
         assert allocated.n_by_driver == {DRIVER: 2}
     for number, each in enumerate(shared, 1):
         assert each is not None
         assert list(allocated.claims_of(device)) == [f"{n}" for n in (1, 2) if n >= number]
-        allocated.remove(each, f"{number}")
+        allocated.count(each, f"{number}", -1)
     assert not allocated.has(device)
     assert (allocated.consumed, allocated.n_by_driver) == ({}, {DRIVER: 1})

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.state.holders import Holders
+from scheduler.engine.state.sparse_dicts import Holders
 
 _PAIRS = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"))
 

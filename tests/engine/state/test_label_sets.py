@@ -10,6 +10,7 @@ import pytest
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.label_sets import LabelSets
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
@@ -84,14 +85,14 @@ def test_an_unused_label_set_outlives_two_sweeps_and_its_number_is_given_out_aga
     state.upsert_pod(pod)
     label_set = state.label_sets.of("default", {"app": "a"})
     for _ in range(5):
-        state.sweep()
+        finished(state.sweeping())
     assert list(state.label_sets) == [label_set]
     state.remove_pod(pod.uid)
     assert state.label_sets.of("default", {"app": "a"}) is label_set
     for _ in range(2):
-        state.sweep()
+        finished(state.sweeping())
         assert list(state.label_sets) == [label_set]
-    state.sweep()
+    finished(state.sweeping())
     assert list(state.label_sets) == []
     state.upsert_pod(_pod("q", {"app": "b"}))
     assert state.label_sets.of("default", {"app": "b"}).number == label_set.number
@@ -103,8 +104,8 @@ def test_a_sweep_drops_a_bounded_number_at_once_and_what_is_used_meanwhile_stays
     state = ClusterState()
     for number in range(1300):
         state.label_sets.of("default", {"job": str(number)})
-    state.sweep()
-    state.sweep()
+    finished(state.sweeping())
+    finished(state.sweeping())
     left = []
     for _ in state.sweeping():
         left.append(len(state.label_sets))
@@ -120,7 +121,7 @@ def test_memory_is_bounded_while_label_sets_come_and_go() -> None:
         pod = _pod("p", {"job": str(number)})
         state.upsert_pod(pod)
         state.remove_pod(pod.uid)
-        state.sweep()
+        finished(state.sweeping())
     assert len(list(state.label_sets)) <= 3
     assert state.label_sets.n_numbers <= 5
 

@@ -17,7 +17,7 @@ from tests.support import build
 def view() -> ClusterView:
     state = ClusterState()
     for name in "abcd":
-        state.upsert_node(decode_node(json.dumps(build.node(name)).encode()))
+        state.nodes.upsert(decode_node(json.dumps(build.node(name)).encode()))
     return ClusterView(state)
 
 

@@ -22,6 +22,7 @@ from scheduler.engine.model.terms import AffinityTerm, Toleration
 from scheduler.engine.plugins.inter_pod_affinity.filtering import full_domains, limiting_terms
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import PerDomain
@@ -232,19 +233,19 @@ class States(RuleBasedStateMachine):
     def remove_node(self, name: str) -> None:
         """Remove the node; its row becomes a ghost if it has pods."""
         self.plain.nodes.pop(name, None)
-        self.state.remove_node(name)
+        self.state.nodes.remove(name)
 
     @rule(name=st.sampled_from(NAMESPACES), team=st.sampled_from((None, "t", "u")))
     def upsert_namespace(self, name: str, team: str | None) -> None:
         made = build.namespace(name, labels={} if team is None else {"team": team})
         namespace = KINDS["Namespace"].decode(json.dumps(made).encode())
         self.plain.namespaces[name] = namespace.labels
-        self.state.upsert_namespace(namespace)
+        self.state.relabel_namespace(name, namespace.labels)
 
     @rule(name=st.sampled_from(NAMESPACES))
     def remove_namespace(self, name: str) -> None:
         self.plain.namespaces.pop(name, None)
-        self.state.remove_namespace(name)
+        self.state.relabel_namespace(name, None)
 
     @rule(drawn=st.lists(drawn_pods, min_size=1, max_size=3))
     def add_pods(self, drawn: list[DrawnPod]) -> None:
@@ -295,7 +296,7 @@ class States(RuleBasedStateMachine):
     def sweep(self, n_times: int) -> None:
         """Sweep; three sweeps in a row drop every label set without pods, whose number is reused."""
         for _ in range(n_times):
-            self.state.sweep()
+            finished(self.state.sweeping())
 
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data())
@@ -408,7 +409,7 @@ class States(RuleBasedStateMachine):
 
     def _upsert_node(self, node: Node) -> None:
         self.plain.nodes[node.name] = node
-        self.state.upsert_node(node)
+        self.state.nodes.upsert(node)
 
     def _add_pod(self, drawn: DrawnPod) -> None:
         uid = next((uid for uid in UIDS if uid not in self.plain.pods), UIDS[0])

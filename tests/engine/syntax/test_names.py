@@ -77,13 +77,18 @@ def test_a_label_value_is_refused_in_upstreams_words(value, problem):
     [
         pytest.param("my-name", 0, id="plain"),
         pytest.param("n" * 63, 0, id="longest"),
-        pytest.param("n" * 64, 1, id="too long"),
         pytest.param("my.name", 1, id="a dot"),
         pytest.param("-" * 64, 2, id="too long and bad characters"),
     ],
 )
 def test_a_dns_label_has_neither_dots_nor_upper_case(name, n_faults):
     assert len(dns_label_faults(name)) == n_faults
+
+
+def test_the_length_of_a_name_is_told_in_characters():
+    """That of labels in bytes: upstream has two texts."""
+    assert dns_label_faults("n" * 64) == ["must be no more than 63 characters"]
+    assert subdomain_faults("n" * 254) == ["must be no more than 253 characters"]
 
 
 def test_a_subdomain_may_have_dots():

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.engine.core.machine import Machine
-from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.proof.chaos.asking import NO_SCORES, filled
 from tests.proof.chaos.claims import Objects, left_reserved, seen_by_reference, stale_claims
@@ -18,6 +17,7 @@ from tests.proof.chaos.nominations import beside_nominated, by_node, nomination_
 from tests.proof.chaos.stage import Server
 from tests.proof.chaos.unheard import evicts_from, is_unheard
 from tests.proof.chaos.verdicts import Verdict, Wrong
+from tests.support.driving import all_differences
 
 #: How often the state is checked.
 POLL_S = 1.0
@@ -126,7 +126,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
 def miscounts(instance: Instance) -> Iterator[Wrong]:
     """Yield the instance's counts that differ from a recount."""
     if instance.machine is not None:
-        for text in (*differences(instance.machine.state), *instance.machine.differences()):
+        for text in all_differences(instance.machine):
             yield Wrong(Verdict.COUNTS, f"{instance.name}: {text}")
 
 

@@ -218,7 +218,7 @@ def left_reserved(objects: Objects) -> Iterator[str]:
 def stale_claims(machine: Machine, objects: Objects) -> Iterator[str]:
     """Yield differences between the machine's volumes and devices and the server's."""
     volumes, devices = machine.state.volumes, machine.state.devices
-    if len(machine._reservations) or volumes.n_assumed or devices.n_assumed:
+    if machine._reservations or volumes._assumptions or devices._assumptions:
         yield "still assumes or writes claims"
     for kind in (*_VOLUMES, *_DEVICES):
         for obj in objects(kind):

@@ -14,6 +14,7 @@ from scheduler.daemon.kube.store import Store
 from scheduler.daemon.loop.app import Scheduler
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.sending import Doubt
+from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import ClusterEvent
@@ -233,11 +234,11 @@ def no_check_before_a_deletion(self: UnfitPods, due: EvictionDue) -> list[Instru
 @_sabotage(PodQueue, "back_off", Shape.RANKED, Verdict.EARLY, script=_DENIED)
 def no_pause_after_a_deletion_that_failed(self: PodQueue, uid: str, now_s: float) -> None:
     """Try a pod at once."""
-    self.activate(uid, now_s)
+    self.activate_each((uid,), now_s)
 
 
-@_sabotage(UnfitPods, "withdraw_nominations", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)
-def nominations_outlive_their_node(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+@_sabotage(Nominator, "leave_node", Shape.RANKED, Verdict.STALE, script=_NODE_GOES)
+def nominations_outlive_their_node(_self: Nominator, _node_name: str, _now_s: float) -> list[Pod]:
     return []
 
 

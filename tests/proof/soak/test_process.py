@@ -18,6 +18,7 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.state.batches import finished
 from scheduler.tools.page.cluster_page import ClusterPage
 from tests.proof.soak.__main__ import Figures, live_round
 from tests.proof.soak.probing import module_level, sizes
@@ -97,7 +98,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
             for number in range(_FIRST + _MORE):
                 await live_round(cluster, scraped, figures, number)
                 for _ in range(4):
-                    scheduler._state.sweep()
+                    finished(scheduler._state.sweeping())
                 if number in (_FIRST - 1, _FIRST + _MORE - 1):
                     await scheduler._writers.recorder.drain(10.0)
                     # A comparison in progress holds its remaining suspects.

@@ -169,8 +169,22 @@ def test_nothing_has_rights_but_for_what_it_does(chart, enforcer, may_evict, may
     (costs,) = (role["rules"] for role in documents(DELETION_COSTS) if role["kind"] == "ClusterRole")
     assert any("pods/eviction" in rule.get("resources", ()) for rule in rules) is may_evict
     assert (costs[0] in rules) is may_write_costs
+    # A dry run writes neither events nor a Lease.
+    writes = {verb for role in ("ClusterRole", "Role") for verb in _written(objects, role)}
+    assert writes == ({"evictions", "events", "leases"} if may_evict else set())
     given = {flag for each in named(objects, "Deployment").values() for flag in container(each)["args"]}
     assert {flag for flag in given if flag.startswith(("--dry-run", "--deletion-costs"))} == flags
+
+
+def _written(objects: list[Json], kind: str) -> set[str]:
+    """Return what the enforcer may write by its role of this kind, apart from costs and reviews of its port."""
+    rules = (
+        named(objects, kind)
+        .get(ENFORCER if kind == "ClusterRole" else f"{ENFORCER}-state", {})
+        .get("rules", [])
+    )
+    names = {"pods/eviction": "evictions", "events": "events", "leases": "leases"}
+    return {names[each] for rule in rules for each in rule["resources"] if each in names}
 
 
 def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_reads(chart):
@@ -188,18 +202,22 @@ def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_re
     assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
     (more,) = (each for each in documents(REBALANCE) if each["kind"] == "ClusterRole")
     nominating = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}
-    reading = [rule for rule in more["rules"] if rule != nominating]
-    assert [rule for rule in rules if rule in more["rules"]] == reading
+    of_selectors = [
+        rule for rule in more["rules"] if set(rule["apiGroups"]) <= {"", "apps"} and rule != nominating
+    ]
+    assert [rule for rule in rules if rule in more["rules"]] == of_selectors
     texts = [
         next(iter(named(objects, "ConfigMap")[f"{name}-configuration"]["data"].values()))
         for name in ("affinity-scheduler", ENFORCER)
     ]
     ours, theirs = (parse_settings(text, "ConfigMap").profiles for text in texts)
     assert ours == theirs
-    acting = {"enabled": True, "rebalance": {"enabled": True, "forGroups": 2}}
-    rules = named(rendered(chart, {"enforcer": acting}), "ClusterRole")[ENFORCER]["rules"]
-    assert nominating in more["rules"]
-    assert nominating in rules
+    for_groups = {"enabled": True, "rebalance": {"enabled": True, "forGroups": 2}}
+    for is_dry in (True, False):
+        objects = rendered(chart, {"enforcer": {**for_groups, "dryRun": is_dry}})
+        rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+        expected = [rule for rule in more["rules"] if not is_dry or rule != nominating]
+        assert [rule for rule in rules if rule in more["rules"]] == expected
     without = rendered(chart, {"enforcer": {"enabled": True}})
     assert not [each for each in container(named(without, "Deployment")[ENFORCER])["args"] if "rebal" in each]
     assert not [rule for rule in named(without, "ClusterRole")[ENFORCER]["rules"] if rule in more["rules"]]
@@ -336,7 +354,7 @@ def test_only_in_kube_system_are_its_pods_critical_to_the_cluster(chart, namespa
 def test_no_user_is_fixed_unless_the_values_name_one(chart):
     """A platform that gives each namespace users of its own refuses others."""
     common = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    for given in ({}, {"runAsUser": 65532}):
+    for given in ({}, {"runAsUser": 65532}, {"runAsNonRoot": False}):
         objects = rendered(chart, {**EVERYTHING, "podSecurityContext": given})
         for each in named(objects, "Deployment").values():
             assert each["spec"]["template"]["spec"]["securityContext"] == common | given
@@ -354,6 +372,41 @@ def test_the_configuration_is_merged_over_the_charts(chart):
         100,
     )
     assert settings.configuration.leader_election.leader_elect
+
+
+def test_a_lease_of_another_name_is_the_one_that_the_scheduler_may_hold(chart):
+    """In another namespace its role would not hold: that is refused, as is a Lease that is taken out."""
+    profiles = [{"schedulerName": "a"}]
+
+    def role(**lease: str) -> Json:
+        configuration = {"profiles": profiles, "leaderElection": lease}
+        objects = rendered(chart, {"scheduler": {"configuration": configuration}})
+        found: Json = named(objects, "Role")["affinity-scheduler-leader-election"]
+        return found
+
+    assert [rule.get("resourceNames") for rule in role(resourceName="mine")["rules"]] == [None, ["mine"]]
+    assert role(resourceNamespace="kube-system") == role()
+    for lease in ({"resourceNamespace": "other"}, {"resourceNamespace": None}):
+        with pytest.raises(helm.HelmError, match="resourceNamespace: expected the release's namespace"):
+            role(**lease)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({"scheduler": {"priorityClassName": None}}, id="a class that is null"),
+        pytest.param({"scheduler": {"priorityClassName": "a: 'b"}}, id="a class of odd characters"),
+        pytest.param({"webhook": {"excludedNamespaces": None}}, id="no list of namespaces"),
+    ],
+)
+def test_odd_values_render_as_they_are(chart, values):
+    given = values.get("scheduler", {}).get("priorityClassName")
+    objects = rendered(chart, values)
+    spec = named(objects, "Deployment")["affinity-scheduler"]["spec"]["template"]["spec"]
+    assert spec.get("priorityClassName") == (given if "scheduler" in values else "system-cluster-critical")
+    (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    (left_out,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert left_out["values"] == ["kube-system"]
 
 
 def test_a_changed_configuration_or_rule_rolls_the_deployment(chart):
@@ -494,6 +547,21 @@ def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
         pytest.param({"enforcer": {"rebalance": {"pause": "long"}}}, "pause", id="a pause without numbers"),
         pytest.param({"enforcer": {"protectedNamespaces": ["a,b"]}}, "protectedNam", id="a list in a text"),
         pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
+        pytest.param(
+            {"scheduler": {"configuration": {"profiles": [{"schedulerName": "a,b"}]}}},
+            "schedulerName",
+            id="a name that is two in a list",
+        ),
+        # Helm writes larger numbers as 1e+06, which no flag takes.
+        pytest.param({"enforcer": {"maxEvictions": {"perMinute": 1_000_000}}}, "perMinute", id="too many"),
+        pytest.param({"enforcer": {"grace": None}}, "grace", id="no grace period"),
+        # The API server's default is Fail.
+        pytest.param({"webhook": {"failurePolicy": None}}, "failurePolicy", id="no policy"),
+        pytest.param(
+            {"scheduler": {"podAnnotations": {"checksum/configuration": ""}}},
+            "checksum/configuration",
+            id="an annotation of the chart",
+        ),
     ],
 )
 def test_invalid_values_are_refused(chart, values, complaint):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import copy
+import re
 
 import pytest
 
 from scheduler.cli import webhook
-from scheduler.engine.model.annotations import AFFINITY, MARKED_NAMESPACES, MODE
+from scheduler.engine.model.annotations import AFFINITY, MARKED_NAMESPACES
+from scheduler.engine.model.pods import WRITTEN_DELETION_COST
+from scheduler.engine.model.unread_names import ANNOTATIONS, LABELS, PREFIX
 from scheduler.tools.webhook.mutating import IGNORE
 from scheduler.tools.webhook.term_lists import TERM_LISTS
 from tests.support.build import Json
@@ -79,8 +82,10 @@ def test_the_match_conditions_name_the_annotations_that_the_program_reads():
     for expression in (mutating["expression"], validating["expression"]):
         assert f"name.startsWith('{prefix}')" in expression
     assert f"name == '{AFFINITY}'" in mutating["expression"]
-    assert f"name.startsWith('{AFFINITY}')" in validating["expression"]
-    assert MODE.startswith(AFFINITY)
+    created, updated = validating["expression"].split(" : ")
+    (labels,) = re.findall(r"!name\.matches\( '(.*?)'\)", created)
+    assert {name for name in ANNOTATIONS if re.search(labels, name)} == LABELS
+    assert f"name.startsWith('{PREFIX}') && name != '{WRITTEN_DELETION_COST}'" in updated
 
 
 def test_reach_is_checked_where_the_default_configuration_does_not_allow_it():

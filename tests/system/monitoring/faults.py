@@ -289,7 +289,7 @@ async def connections_break(incident: Incident) -> None:
 async def a_program_writes_a_wrong_quantity(incident: Incident) -> None:
     broken = build.node("broken", allocatable={"cpu": "many"})
     broken["metadata"]["uid"] = "uid-broken"
-    incident.cluster.store.inject(NODE, broken)
+    incident.cluster.store.rewrite(NODE, broken)
 
 
 async def the_quantity_is_corrected(incident: Incident) -> None:

@@ -142,7 +142,7 @@ class _Scene:
         devcluster.faults.add(Fault(Effect.RESPOND, method="POST", path="/binding$", code=503))
         devcluster.faults.add(Fault(Effect.CUT_STREAM, kind="nodes"))
         broken: JsonObject = build.node("broken", allocatable={"cpu": "many"})
-        devcluster.store.inject(NODE, broken)
+        devcluster.store.rewrite(NODE, broken)
         await until(lambda: daemon.metric("affinity_scheduler_malformed_objects_total"))
         await until(lambda: daemon.metric("affinity_scheduler_watch_restarts_total"))
 

@@ -204,6 +204,13 @@ def test_decisions_are_mapped_by_duration_and_every_axis_has_its_unit(page: Page
     }
 
 
+def test_durations_that_round_up_to_another_digit_have_no_exponent(page: Page) -> None:
+    shown = page.evaluate(
+        "import('./wording.js').then((it) => [0.0123, 0.0997, 0.25, 0.9996, 1.5].map(it.duration))"
+    )
+    assert shown == ["12 ms", "100 ms", "250 ms", "1000 ms", "1.5 s"]
+
+
 def test_nodes_say_how_full_they_are(page: Page) -> None:
     open_view(page, "Nodes")
     page.get_by_placeholder("part of its name").fill("node-0002")

@@ -73,7 +73,7 @@ async def test_malformed_objects_affect_no_other(
     """Each is counted and logged once, however often it changes; other pods are scheduled as if it did not exist."""
     for version in ("1", "2"):
         for number, (kind, odd) in enumerate(ODD.values()):
-            store.inject(kind, with_metadata(odd, name=f"odd-{number}.", annotations={"version": version}))
+            store.rewrite(kind, with_metadata(odd, name=f"odd-{number}.", annotations={"version": version}))
     await cluster.add_pod("well")
     await cluster.add_pod("also-well", scheduler=SPREADING)
     assert await cluster.node_of("well") == "a"
@@ -92,9 +92,9 @@ async def test_malformed_objects_affect_no_other(
 async def test_a_repaired_pod_is_scheduled(cluster: Cluster, daemon: Daemon, store: ObjectStore) -> None:
     """The next version of the object is decoded again."""
     odd = pod(containers=[build.container(requests={"cpu": "lots"})])
-    store.inject(POD, odd)
+    store.rewrite(POD, odd)
     await daemon.says("Malformed object")
-    store.inject(POD, pod())
+    store.rewrite(POD, pod())
 
     async def node_name() -> str:
         spec = (await cluster.api.get("/api/v1/namespaces/default/pods/odd")).ok["spec"]

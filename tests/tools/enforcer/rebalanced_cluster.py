@@ -48,7 +48,7 @@ class RebalancedCluster:
         """Show both the node (keywords of build.node)."""
         node = decode_node(json.dumps(build.node(name, **keywords)).encode())
         self.driver.handle(NodeSeen(node))
-        self.state.upsert_node(node)
+        self.state.nodes.upsert(node)
 
     def pod(self, name: str, node: str = "", *, owner: str = "web", **more: Any) -> None:
         """Show both a pod, pending or on the node (keywords of build.pod)."""

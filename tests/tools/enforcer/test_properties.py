@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.engine.state.batches import finished
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.engine.syntax.selectors import EVERYTHING
 from scheduler.tools.enforcer.instructions import Evict
@@ -209,7 +210,7 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.gone(uid)
             case "sweep":
-                cluster.enforcer.state.sweep()
+                finished(cluster.enforcer.state.sweeping())
     cluster.check()
     return World(nodes, namespaces)
 

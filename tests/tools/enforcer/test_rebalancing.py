@@ -73,7 +73,7 @@ def test_a_place_that_did_not_hold_is_no_reason_to_move() -> None:
     """The empty node is gone before the time is over; another one has to hold as long."""
     world = crowded()
     assert world.check(600.0) is None
-    world.state.remove_node("empty")
+    world.state.nodes.remove("empty")
     assert world.check(20.0) is None
     world.in_zone("empty", "b")
     assert world.check(20.0) is None

@@ -37,7 +37,7 @@ class Life(RebalancedCluster):
         for uid in [uid for uid, pod in self.pods.items() if pod["spec"].get("nodeName") == name]:
             self.delete(uid)
         self.driver.handle(NodeGone(name))
-        self.state.remove_node(name)
+        self.state.nodes.remove(name)
 
     def schedule(self) -> None:
         while len(self.pods) < self._n_replicas:

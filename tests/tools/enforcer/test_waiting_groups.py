@@ -73,6 +73,18 @@ def test_no_more_pods_move_for_a_group_than_may() -> None:
         assert world.check(100.0) is None
 
 
+def test_a_dry_run_tells_of_a_group_once() -> None:
+    """Nothing moves, so that the same pod would be found as often as pods may move."""
+    world = room()
+    group(world, 1)
+    world.check()
+    move = world.check(30.0)
+    assert move is not None
+    world.rebalancer.on_announced(move, world.now_s)
+    for _ in range(10):
+        assert world.check(100.0) is None
+
+
 def test_a_group_that_is_gone_begins_anew() -> None:
     world = room(RebalanceLimits(min_gain=10_000, hold_s=0.0, pause_s=0.0, cool_down_s=0.0, for_groups=1))
     group(world, 1)

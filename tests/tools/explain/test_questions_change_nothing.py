@@ -18,7 +18,7 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.engine.state.audit import differences
-from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
+from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.scenarios import simulate_manifests
@@ -26,7 +26,7 @@ from scheduler.tools.explain.simulation.groups import count_more
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from tests.engine.core.test_device_taint_rules import rule
-from tests.engine.state.test_copy import contents
+from tests.engine.state.test_copy import TAKEN_OVER, contents, holders
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
@@ -41,7 +41,7 @@ def everything(state: ClusterState) -> Any:
     """Return each object, and all that is counted of them."""
     devices, known = state.devices, contents(vars(state))
     return {
-        **{name: known[name] for name in _TAKEN_OVER},
+        **{name: known[name] for name in TAKEN_OVER},
         "namespaces": dict(state.label_sets.namespace_labels),
         "nodes": [node for node in state.nodes.nodes if node is not None],
         "placed": {uid: (one.pod, one.row, one.assumed) for uid, one in state.placed.items()},
@@ -53,7 +53,7 @@ def everything(state: ClusterState) -> Any:
         "allocated": devices.allocated.content(),
         "order of allocations": sorted(devices._allocated_at.items(), key=lambda entry: (entry[1], entry[0])),
         "allocated twice": devices.n_allocated_twice,
-        "assumed": (sorted(devices.holders()), sorted(state.volumes.holders())),
+        "assumed": (holders(devices), holders(state.volumes)),
         "differences": differences(state),
     }
 

@@ -167,7 +167,7 @@ async def test_the_manifests_of_a_group_are_placed_together() -> None:
     """As `simulate` has it: all six members are needed, and each finds its place and a device."""
     settings = default_settings()
     cluster = LoadedCluster(settings)
-    cluster.state.upsert_node(decode_node(encoded(node("a", allocatable={"cpu": "6", "pods": "9"}))))
+    cluster.state.nodes.upsert(decode_node(encoded(node("a", allocatable={"cpu": "6", "pods": "9"}))))
     slices = next(row for row in cluster.kinds if row.name == "ResourceSlice")
     cluster.create(slices, device_slice("a", 6))
     service = WhatIfService(settings, cluster.state, now_s=time.monotonic)

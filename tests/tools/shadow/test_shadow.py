@@ -13,7 +13,6 @@ from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.engine.state.audit import differences
@@ -148,7 +147,7 @@ def test_a_pod_that_was_left_pending_is_decided_again() -> None:
 def decide_on(watched: Watched, pod: build.Json) -> FitError:
     state = watched.shadow.state
     profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
-    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1), Unobserved())
+    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1))
     assert isinstance(decision, FitError)
     return decision
 
@@ -298,7 +297,7 @@ def test_a_scheduler_that_decides_alike_differs_nowhere(seed: int) -> None:
     profile = build_profiles(SETTINGS, ClusterView(watched.shadow.state))[NAME]
     rng = random.Random(seed)
     for pod in [subject, *(p for p in cluster.pods if not p["spec"].get("nodeName"))]:
-        decision = decide(decoded(pod), ClusterView(watched.shadow.state), profile, rng, Unobserved())
+        decision = decide(decoded(pod), ClusterView(watched.shadow.state), profile, rng)
         if isinstance(decision, ScheduleResult):
             watched.bind(pod, decision.node_name, after_s=rng.random())
     report = watched.shadow.report()

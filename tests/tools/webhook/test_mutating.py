@@ -23,6 +23,7 @@ ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 ANTI_HARD = ANNOTATION[f"podAntiAffinity.{HARD}"]
 SPREAD = ANNOTATION["topologySpreadConstraints"]
 FIELDS = ("affinity", "topologySpreadConstraints")
+WEIGHT_OF_ZERO = "Invalid value: 0: must be in the range 1-100"
 
 #: As its README has them.
 README_ANNOTATION = "kep-3633-alt.10h.in/podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
@@ -184,7 +185,7 @@ def test_pods_with_the_ignore_label_are_not_changed(value):
         pytest.param('["x"]', "$[0]: Expected `object`, got `str`", id="a term that is a text"),
         pytest.param("[" + "{}," * 64 + "{}]", "65 items, expected at most 64", id="too many"),
         pytest.param("[" + " " * 65536 + "]", "65538 bytes, expected at most 65536", id="too long"),
-        pytest.param('[{"x":' + "[" * 5000, "recursion", id="too deep"),
+        pytest.param('[{"x":' + "[" * 5000 + "]" * 5000 + "}]", "recursion", id="too deep"),
     ],
 )
 def test_an_invalid_annotation_is_refused_with_the_json_path(text, problem):
@@ -208,6 +209,17 @@ def test_null_and_empty_fields_are_left_out_as_the_server_does():
     (stored,) = answer.stored["spec"]["affinity"]["podAntiAffinity"][HARD]
     assert stored["namespaceSelector"] == {}
     assert set(stored) == {"labelSelector", "topologyKey", "namespaceSelector"}
+
+
+def test_a_null_number_or_text_is_refused_as_the_server_refuses_one_that_is_absent():
+    (weight,) = mutated(pod_with({ANNOTATION[f"podAffinity.{SOFT}"]: '[{"weight": null}]'})).causes[:1]
+    assert weight[1:] == (f"spec.affinity.podAffinity.{SOFT}[0].weight", WEIGHT_OF_ZERO)
+    constraint = {**build.spread(build.ZONE, build.selector("app=web")), "whenUnsatisfiable": None}
+    ((reason, field, _),) = mutated(pod_with({SPREAD: [constraint]})).causes
+    assert (reason, field) == (
+        "FieldValueNotSupported",
+        "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+    )
 
 
 def test_duplicate_constraints_are_refused_in_fields_and_annotations():

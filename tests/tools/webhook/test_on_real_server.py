@@ -233,10 +233,26 @@ async def test_terms_by_annotation_about_other_namespaces_are_refused_until_the_
     (await api.patch(api.pods("reaching"), labelled)).ok  # noqa: B018 - asserts success
 
 
+async def test_a_changed_fallback_is_refused_and_misspelt_names_are_warned_of(api):
+    """Names of labels too; a group's own are not asked about."""
+    (await create(api, build.pod("relaxing"))).ok  # noqa: B018 - asserts success
+    change = {"metadata": {"annotations": {"affinity-scheduler.io/fallback": "[1]"}}}
+    assert (await api.patch(api.pods("relaxing"), change)).code == 422
+    misspelt = {"affinity-scheduler.io/affinty": "{}"}
+    updated = await api.patch(api.pods("relaxing"), {"metadata": {"annotations": misspelt}})
+    labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min": "2"}
+    created = await create(api, build.pod("member", labels=labels), dry_run=True)
+    for answer, name in ((updated, "affinity-scheduler.io/affinty"), (created, [*labels][1])):
+        answer.ok  # noqa: B018 - asserts success
+        assert [name in warning for warning in answer.warnings] == [True]
+
+
 async def test_the_server_does_not_send_other_pods(api, daemon):
-    """Pods without terms, of another scheduler, with the ignore label, and in kube-system."""
+    """Pods without terms, of a group, of another scheduler, with the ignore label, and in kube-system."""
     before = await daemon.metric("affinity_scheduler_webhook_requests_total")
     (await create(api, build.pod("plain"), dry_run=True)).ok  # noqa: B018 - asserts success
+    members = build.pod("member", labels={"affinity-scheduler.io/pod-group": "g"})
+    (await create(api, members, dry_run=True)).ok  # noqa: B018 - asserts success
     others = harmful_pod("of-others")
     (await create(api, others, dry_run=True, scheduler="default-scheduler")).ok  # noqa: B018
     labels = {"kep-3633-alt.10h.in/ignore": ""}

@@ -62,7 +62,7 @@ class Candidate:
 
 def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:
     """Return the pods that the pod would evict from the row, or why evicting does not help."""
-    lower = lower_units(view.state.placed_on(row), unfit.evicts_below, view)
+    lower = lower_units(view.state.placed_on(row), unfit, view)
     if not lower:
         return NO_VICTIMS
     violating, others = reprieve_order(lower, view)
@@ -86,16 +86,16 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     return Candidate(row, victims, tuple(map(view.state.groups.victim_priority, victims)), n_violations)
 
 
-def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[EvictionUnit]:
-    """Return the units that a pod of the priority evicts and that have one of these pods, each once."""
+def lower_units(pods: Iterable[PlacedPod], unfit: UnfitPod, view: ClusterView) -> list[EvictionUnit]:
+    """Return the units that the pod evicts and that have one of these pods, each once."""
     seen: set[str] = set()
     units: list[EvictionUnit] = []
     for placed in pods:
         if placed.pod.group is None:
-            if placed.pod.priority < priority:
+            if placed.pod.priority < unfit.evicts_below:
                 units.append((placed,))
             continue
-        if placed.pod.uid in seen or view.state.groups.victim_priority(placed.pod) >= priority:
+        if placed.pod.uid in seen or not view.is_lower(placed.pod, unfit.context.pod):
             continue
         unit = view.evicted_with(placed)
         seen.update(each.pod.uid for each in unit)
@@ -135,7 +135,7 @@ def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) ->
     for unit in units:
         for placed in unit:
             if placed.row == row:
-                trial.add_pod(placed.pod)
+                trial.count(placed.pod, 1)
             else:
                 trial.count_elsewhere(placed.pod, 1)
         if trial.refusal() is not None:
@@ -147,7 +147,7 @@ def _reprieve(units: Iterable[EvictionUnit], trial: NodeUnderTrial, row: int) ->
 def _leave(unit: EvictionUnit, trial: NodeUnderTrial, row: int) -> None:
     for placed in unit:
         if placed.row == row:
-            trial.remove_pod(placed.pod)
+            trial.count(placed.pod, -1)
         else:
             trial.count_elsewhere(placed.pod, -1)
 

@@ -52,7 +52,7 @@ def dry_runs(
     lower = view.state.pods.below(unfit.evicts_below, index_of_row >= 0)
     at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
-    of_groups = index_of_row[list(view.rows_evicted_otherwise())]
+    of_groups = index_of_row[list(view.rows_evicted_otherwise(unfit.context.pod))]
     is_undecided[of_groups[of_groups >= 0]] = True
     protection = protections.by_label_set[lower.label_sets]
     is_undecided[at[protections.is_undecided[protection]]] = True

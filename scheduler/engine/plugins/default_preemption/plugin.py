@@ -14,8 +14,7 @@ from typing import ClassVar, Final
 
 from scheduler.engine.framework.diagnosis import PostFiltered, fit_message
 from scheduler.engine.framework.events import ClusterEventWithHint
-from scheduler.engine.framework.interface import PreEnqueuePlugin, Rng
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext, PreEnqueuePlugin, Rng
 from scheduler.engine.framework.post_filter import EvictionUnit, GroupPreemptor, PostFilterPlugin, UnfitPod
 from scheduler.engine.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.engine.model.pods import Pod

@@ -132,7 +132,7 @@ def _consumed(claim: ResourceClaim, device: DeviceId) -> Mapping[str, int]:
     """Return what the claim consumes of the device."""
     allocated = AllocatedDevices()
     if claim.allocation is not None:
-        allocated.add(claim.allocation, claim.key)
+        allocated.count(claim.allocation, claim.key, 1)
     return allocated.consumed.get(device, {})
 
 

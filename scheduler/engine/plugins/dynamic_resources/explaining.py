@@ -25,7 +25,7 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
 )
 from scheduler.engine.plugins.dynamic_resources.device_repairs import DeviceRepairs
 from scheduler.engine.state.arrays import Rows
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 
 #: The most groups of nodes that one reason is split into, as long as a coarser wording makes fewer.
 _MAX_GROUPS: Final = 8

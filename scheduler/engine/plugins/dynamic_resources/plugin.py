@@ -26,6 +26,7 @@ from scheduler.engine.framework.explaining import ExplainContext, PluginExplanat
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    PluginContext,
     PodContext,
     PreEnqueuePlugin,
     PreFiltered,
@@ -33,14 +34,12 @@ from scheduler.engine.framework.interface import (
     Rng,
     ScorePlugin,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.post_filter import PostFilterPlugin, UnfitPod
 from scheduler.engine.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.engine.model.claim_writes import ClaimDeallocation, ClaimDeletion, ClaimRelease
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection, RefusedNodes

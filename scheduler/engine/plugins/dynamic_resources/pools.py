@@ -16,7 +16,7 @@ from scheduler.engine.model.node_selector import NodeSelector, go_text
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.state.devices import Devices
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler.engine.framework.interface import FeasibleNodes, FinalScores, NodeScorer
-from scheduler.engine.framework.normalizing import RawScores, default_normalized
+from scheduler.engine.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    NodeScorer,
+    RawScores,
+    default_normalized,
+)
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import MAX_ALTERNATIVES

@@ -55,7 +55,7 @@ class DeviceTrials:
         self._holders: dict[NodePools, Mapping[str, ResourceClaim]] = {}
         self._answers: dict[tuple[int, frozenset[str], tuple[str, ...]], Status | None] = {}
 
-    def holders(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
+    def _holders_of(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
         """Return by key the claims that have devices of the pools. O(devices of the pools) where not yet known."""
         if pools not in self._holders:
             devices = self._view.devices
@@ -70,16 +70,15 @@ class DeviceTrials:
             self._holders[pools] = {key: claim for key, claim in claims.items() if claim is not None}
         return self._holders[pools]
 
-    def is_released(self, claim: ResourceClaim, left: set[str]) -> bool:
-        """Return whether every pod that the claim is reserved for has left. `left`: in thought."""
+    def refusal(self, trial: DeviceTrial, left: set[str], nominated: Iterable[Pod]) -> Status | None:
+        """Return why the pod's claims get no devices on the row beside those of the nominated pods, without `left`."""
         # A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
         # that is wrong for a pod that another scheduler is about to bind.
-        return claim.uid not in self._own and has_no_pod(claim, self._view, left)
-
-    def refusal(
-        self, trial: DeviceTrial, released: frozenset[str], nominated: Iterable[Pod]
-    ) -> Status | None:
-        """Return why the pod's claims get no devices on the row beside those of the nominated pods."""
+        released = frozenset(
+            key
+            for key, claim in self._holders_of(trial.pools).items()
+            if claim.uid not in self._own and has_no_pod(claim, self._view, left)
+        )
         pods = sorted(nominated, key=lambda pod: pod.uid)
         question = trial.row, released, tuple(pod.uid for pod in pods)
         if question not in self._answers:
@@ -88,9 +87,9 @@ class DeviceTrials:
 
     def _search(self, trial: DeviceTrial, released: frozenset[str], pods: Iterable[Pod]) -> Status | None:
         allocated = AllocatedDevices()
-        for key, claim in self.holders(trial.pools).items():
+        for key, claim in self._holders_of(trial.pools).items():
             if key not in released and claim.allocation is not None:
-                allocated.add(claim.allocation, key)
+                allocated.count(claim.allocation, key, 1)
         before = {
             claim.uid: claim
             for pod in pods
@@ -133,25 +132,18 @@ class DeviceTrial(PreFilterExtensions):
     _left: set[str] = field(default_factory=set)
     _joined: dict[str, Pod] = field(default_factory=dict)
 
-    def add_pod(self, pod: Pod) -> None:
-        """Let a pod that left return, or give devices to the claims of another one first."""
-        if pod.uid in self._left:
-            self._left.remove(pod.uid)
-        else:
-            self._joined[pod.uid] = pod
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Release the claims that no other pod has."""
-        if self._joined.pop(pod.uid, None) is None:
+    def count(self, pod: Pod, delta: int) -> None:
+        """Give devices to the claims of a pod that comes first; release the claims that only a pod that leaves has."""
+        if delta < 0 and self._joined.pop(pod.uid, None) is None:
             self._left.add(pod.uid)
+        elif delta > 0 and pod.uid in self._left:
+            self._left.remove(pod.uid)
+        elif delta > 0:
+            self._joined[pod.uid] = pod
 
     def refusal(self) -> Status | None:
         """Return why there are no devices for the claims."""
         if self.has_devices and not self._joined:
             # A claim that is released takes no device away. A search might end at the limit here.
             return None
-        holders = self.trials.holders(self.pools)
-        released = frozenset(
-            key for key, claim in holders.items() if self.trials.is_released(claim, self._left)
-        )
-        return self.trials.refusal(self, released, self._joined.values())
+        return self.trials.refusal(self, self._left, self._joined.values())

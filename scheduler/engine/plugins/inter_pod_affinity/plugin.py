@@ -27,19 +27,18 @@ from scheduler.engine.framework.explaining import ExplainContext, PluginExplanat
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreScored,
+    RawScores,
     RuleFilter,
     ScorePlugin,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.normalizing import RawScores
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, failed, unresolvable
 from scheduler.engine.model.annotations import MARKED_NAMESPACES, reach_problem
 from scheduler.engine.model.nodes import Namespace, Node
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import MemoBySpec, Pod, PodSpec
 from scheduler.engine.model.terms import Problem, Shares, usable
 from scheduler.engine.model.wire import Expression, Int32, LabelSelector, Wire
 from scheduler.engine.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes

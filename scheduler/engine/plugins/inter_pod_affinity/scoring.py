@@ -15,8 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import FeasibleNodes, PodContext
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
+from scheduler.engine.framework.interface import MAX_NODE_SCORE, FeasibleNodes, PodContext
 from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.engine.state.arrays import Amounts, Scores
 from scheduler.engine.state.cluster_view import ClusterView

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.engine.framework.interface import CountingExtensions, PodContext
+from scheduler.engine.framework.interface import PodContext, PreFilterExtensions
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.terms import usable
@@ -54,7 +54,7 @@ def declared_against(incoming: Pod, view: ClusterView, labels: LabelSet, spec: P
     ]
 
 
-class AffinityTrial(CountingExtensions):
+class AffinityTrial(PreFilterExtensions):
     """The three rules at one row."""
 
     def __init__(

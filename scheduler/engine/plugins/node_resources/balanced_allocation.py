@@ -20,13 +20,13 @@ import numpy as np
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FinalScores,
+    PluginContext,
     PodContext,
     PreScored,
     ScorePlugin,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP
+from scheduler.engine.model.pods import MemoBySpec
 from scheduler.engine.model.requests import on_node_request
 from scheduler.engine.plugins.node_resources.resource_allocation import (
     NodeResourcesBalancedAllocationArgs,

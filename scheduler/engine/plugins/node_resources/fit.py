@@ -33,18 +33,17 @@ from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreScored,
     ScorePlugin,
 )
-from scheduler.engine.framework.memo import MemoBySpec
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.room import Request, RoomFilter
 from scheduler.engine.framework.shape import rounded_quotient, shape_table
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.requests import (
     PLAIN_RESOURCES,
     PODS,

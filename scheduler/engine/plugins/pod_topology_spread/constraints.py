@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
-from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.model.affinity import parse_spread
 from scheduler.engine.model.pod_wire import WireSpreadConstraint
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import MemoBySpec, Pod
 from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.model.terms import HOSTNAME_KEY, ZONE_KEY, SpreadConstraint
 from scheduler.engine.model.wire import Int32, Wire

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import HOSTNAME_KEY
 from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.state.arrays import Counts, Mask, Rows
 from scheduler.engine.state.cluster_view import ClusterView
@@ -30,11 +29,6 @@ class CountedPods:
     column: LabelColumn
     counts: PodCounts | None
     eligible: Mask
-
-    @property
-    def is_by_node(self) -> bool:
-        """Whether each node is a domain, even if it lacks the hostname label."""
-        return self.constraint.declared.topology_key == HOSTNAME_KEY
 
     def by_row(self) -> Counts:
         """Return the counted pods on each row, eligible or not: int32 array of shape (n_rows,)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from scheduler.engine.framework.interface import CountingExtensions
+from scheduler.engine.framework.interface import PreFilterExtensions
 from scheduler.engine.framework.status import Status, unresolvable, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods
@@ -35,7 +35,7 @@ def skew_rules(
         yield ~counted.per_domain().at_least(counted.most(pod, counted.fewest()) + 1), SKEWED
 
 
-class SkewTrial(CountingExtensions):
+class SkewTrial(PreFilterExtensions):
     """The skew of each constraint at one row while pods come and go there: only the node's own domains change."""
 
     def __init__(self, pod: Pod, all_counted: Sequence[CountedPods], row: int) -> None:

@@ -18,13 +18,13 @@ from scheduler.engine.framework.explaining import ExplainContext, PluginExplanat
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreScored,
     RuleFilter,
     ScorePlugin,
 )
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, failed
 from scheduler.engine.model.nodes import Node, Workload
 from scheduler.engine.model.pods import Pod, spread_problem

@@ -15,9 +15,9 @@ from operator import iadd
 
 import numpy as np
 
-from scheduler.engine.framework.interface import FeasibleNodes
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
+from scheduler.engine.framework.interface import MAX_NODE_SCORE, FeasibleNodes
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.terms import HOSTNAME_KEY
 from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
 from scheduler.engine.state.arrays import Amounts, Counts, Fractions, Scores, rounded
@@ -48,8 +48,11 @@ class SpreadScorer:
 
     def raw(self) -> Amounts:
         """Return the sum of all constraints' points, rounded half up: int64 array of shape (n_rows,)."""
+        # Each node is a domain of the hostname, even if it lacks the label.
         each = (
-            self._points_by_node(counted) if counted.is_by_node else self._points_by_domain(counted)
+            self._points_by_node(counted)
+            if counted.constraint.declared.topology_key == HOSTNAME_KEY
+            else self._points_by_domain(counted)
             for counted in self._counted
         )
         return rounded(reduce(iadd, each))

@@ -28,12 +28,12 @@ from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
+    PluginContext,
     PodContext,
     PreFiltered,
     PreScored,
     ScorePlugin,
 )
-from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.framework.status import SKIP, Status
 from scheduler.engine.model.pods import Pod

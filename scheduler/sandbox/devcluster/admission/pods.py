@@ -167,10 +167,6 @@ def default_pod_spec(spec: JsonObject) -> None:
         if limits := resources.get("limits"):
             # A limit is the default of its request.
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
-    for volume in spec.get("volumes") or []:
-        if isinstance(volume.get("ephemeral"), dict):
-            claim = volume["ephemeral"].setdefault("volumeClaimTemplate", {}).setdefault("spec", {})
-            claim.setdefault("volumeMode", "Filesystem")
 
 
 def _add_default_tolerations(spec: JsonObject) -> None:

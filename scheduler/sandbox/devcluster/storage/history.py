@@ -137,15 +137,11 @@ class _KindHistory:
 
     def append(self, change: ObjectChange) -> None:
         self.past.append(change)
-        if len(self.past) > 2 * self.capacity:
-            self.compact(len(self.past) - self.capacity)
+        if (surplus := len(self.past) - self.capacity) > self.capacity:
+            self.forgotten = self.past[surplus - 1].revision.resource_version
+            del self.past[:surplus]
         for reader in self.readers:
             reader.wake()
-
-    def compact(self, count: int) -> None:
-        if count > 0:
-            self.forgotten = self.past[count - 1].revision.resource_version
-            del self.past[:count]
 
 
 class Follower:
@@ -290,8 +286,3 @@ class History:
     def reader(self, kind: Kind, since: int) -> Follower:
         """Return a reader of the changes of `kind` after resource version `since`."""
         return Follower(self._of_kind(kind), since)
-
-    def compact(self) -> None:
-        """Forget the whole past; every reader that has not caught up is too late."""
-        for kind_history in self._by_storage.values():
-            kind_history.compact(len(kind_history.past))

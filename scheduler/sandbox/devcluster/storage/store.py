@@ -155,14 +155,6 @@ class ObjectStore:
             raise status.already_exists(kind, metadata["name"])
         return (Revision(new, 0) if dry_run else self.history.put(kind, new)).as_kind(kind)
 
-    def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
-        """
-        Store an object as given, unvalidated: for tests of how clients cope with malformed objects.
-
-        It needs metadata.name, and metadata.namespace if the kind has one; nothing else is read.
-        """
-        return self.history.put(kind, stored_form(kind, copied(obj))).obj
-
     def update(
         self, kind: Kind, obj: JsonObject, *, subresource: str | None = None, dry_run: bool = False
     ) -> JsonObject:
@@ -207,7 +199,7 @@ class ObjectStore:
 
     def rewrite(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
         """
-        Store `new`, unvalidated, in place of the current state: for subresources that validated it.
+        Store `new`, unvalidated, in place of the current state, if there is one: for subresources that validated it.
 
         `new` may share parts with the stored object but must be another one.
         """

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.framework.explaining import Share, Skew
 from scheduler.engine.model.changes import Changes
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 
 API_VERSION: Final = "affinity-scheduler.io/v1"
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
-from scheduler.engine.syntax.similar_names import did_you_mean
+from scheduler.engine.syntax.words import did_you_mean
 from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 _TABLE: Final = re.compile(r"^    (openapi_types|attribute_map) = (\{.*?\})$", re.MULTILINE | re.DOTALL)

@@ -20,7 +20,7 @@ and the kinds that its author was not allowed to list, with the server's answer,
 Objects are API JSON with only the fields of `engine.model.read_fields`, so that an unknown field stays out of the file:
 it has no environment variables, no commands, no names of secrets, no annotations but affinity rules, the state of
 claims and those of nodes that a plugin reads, of volumes only size, topology and the name at their driver, and of
-conditions only the message why a pod is not scheduled.
+conditions only the message why a pod is not scheduled, and of devices no parameters for their drivers.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import msgspec
 
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.allocations import DeviceToleration
 from scheduler.engine.model.changes import (
@@ -63,7 +62,7 @@ _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy
 def node_after(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, changes: Changes) -> str | None:
     """Return the pod's node once all changes, which are taken back, are made; None if it fits on no node."""
     with made(changes, pod, state):
-        decision = decide(changed_by(pod, changes), ClusterView(state), profile, rng, Unobserved())
+        decision = decide(changed_by(pod, changes), ClusterView(state), profile, rng)
     return decision.node_name if isinstance(decision, ScheduleResult) else None
 
 

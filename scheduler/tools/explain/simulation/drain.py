@@ -153,9 +153,9 @@ def empty_nodes(
             if not stays or stay is Stay.TERMINATING:
                 state.remove_pod(pod.uid)
         if stays:
-            state.upsert_node(cordoned(node))
+            state.nodes.upsert(cordoned(node))
         else:
-            state.remove_node(node.name)
+            state.nodes.remove(node.name)
     staying.sort(key=lambda entry: (entry[0], entry[1].key))
     return sorted(leaving, key=by_priority), staying
 

@@ -19,7 +19,7 @@ from scheduler.engine.model.stimuli import CycleDue, PodGroupSeen, PodSeen, Time
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.match_label_keys import Json
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.words import counted
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_lists

@@ -27,7 +27,7 @@ from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.match_label_keys import Json
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases

@@ -12,7 +12,7 @@ from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted, first_names
+from scheduler.engine.syntax.words import counted, first_names
 from scheduler.tools.explain.formats.explanation import Answer, Explanation, JsonStruct
 from scheduler.tools.explain.simulation.world import GROUP_REPORT_S, World
 

@@ -38,9 +38,9 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
         case PodGone(uid):
             _drop_pod(state, uid)
         case NodeSeen(node):
-            state.upsert_node(node)
+            state.nodes.upsert(node)
         case NodeGone(name):
-            state.remove_node(name)
+            state.nodes.remove(name)
         case ObjectSeen(obj):
             STORES[obj.kind].upsert(state, obj)
         case ObjectGone(kind, key):

@@ -10,7 +10,8 @@ export const counted = (number, one, many = `${one}s`) => `${count(number)} ${nu
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
-  if (seconds < 1) return `${(seconds * 1e3).toPrecision(seconds < 0.1 ? 2 : 3)} ms`;
+  // Not 1.0e+2 ms, nor 1.00e+3.
+  if (seconds < 1) return `${Number((seconds * 1e3).toPrecision(seconds < 0.1 ? 2 : 3))} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   return age(seconds);
 }

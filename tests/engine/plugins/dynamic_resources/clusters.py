@@ -37,7 +37,7 @@ def allocated(allocations: Iterable[Allocation]) -> AllocatedDevices:
     """Return the devices of the allocations, each of which a claim of its own has."""
     devices = AllocatedDevices()
     for number, each in enumerate(allocations):
-        devices.add(each, f"default/{number}")
+        devices.count(each, f"default/{number}", 1)
     return devices
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import PluginContext
 from scheduler.engine.model.allocations import Allocation, DeviceResults
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.pods import Pod

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.interface import NodeFilter, PodContext, PreFilterExtensions
-from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.interface import NodeFilter, PluginContext, PodContext, PreFilterExtensions
 from scheduler.engine.model.allocations import Consumer
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
@@ -139,7 +138,7 @@ def _changes(seed: int) -> int:
     for name in ("", *draw.choices(_PODS, k=6)):
         if name:
             for trial in trials.values():
-                (trial.add_pod if name in left else trial.remove_pod)(pods[name])
+                trial.count(pods[name], 1 if name in left else -1)
             left ^= {name}
         gone = {pods[each].uid for each in left}
         for claim in held:
@@ -174,7 +173,7 @@ def test_a_nominated_pod_comes_first_where_a_device_serves_its_extended_resource
     live.apply({**build.node(NODES[0], labels=_LABELS, allocatable=room), "kind": "Node"})
     trial = _trial(live, NODES[0])
     assert trial.refusal() is None
-    trial.add_pod(live.pod(build.pod("first", containers=[build.container(requests={resource: "1"})])))
+    trial.count(live.pod(build.pod("first", containers=[build.container(requests={resource: "1"})])), 1)
     refused = trial.refusal()
     assert ("" if refused is None else refused.message) == refusal
 

@@ -81,10 +81,10 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
     async with cluster() as store:
         metadata = {"name": "broken", "namespace": "default", "uid": "u"}
         broken = {"metadata": metadata, "spec": {"selector": 3}}
-        store.inject(REPLICA_SET, broken)
-        store.inject(DEPLOYMENT, {**broken, "metadata": {**metadata, "uid": "v"}})
+        store.rewrite(REPLICA_SET, broken)
+        store.rewrite(DEPLOYMENT, {**broken, "metadata": {**metadata, "uid": "v"}})
         odd = {**metadata, "uid": "w", "labels": 3, "ownerReferences": 4}
-        store.inject(POD, {"metadata": odd, "spec": {"nodeName": "node-0001", "containers": 7}})
+        store.rewrite(POD, {"metadata": odd, "spec": {"nodeName": "node-0001", "containers": 7}})
         store.create(DEPLOYMENT, "default", workload())
         await until_written(store, rolled_out(store))
         assert "ReplicaSet default/broken is malformed" in caplog.text

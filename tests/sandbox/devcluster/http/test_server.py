@@ -147,9 +147,9 @@ async def test_a_bookmark_comes_before_the_end():
 
 
 async def test_a_watch_from_a_forgotten_version_gets_an_error_event():
-    async with _cluster() as (cluster, api):
-        cluster.store.create(CONFIG_MAP, "default", {"metadata": {"name": "a"}})
-        cluster.store.history.compact()
+    async with _cluster(history_capacity=1) as (cluster, api):
+        for name in "abc":
+            cluster.store.create(CONFIG_MAP, "default", {"metadata": {"name": name}})
         async with api.watch(api.in_namespace("configmaps"), resourceVersion="1") as events:
             event = await events.next()
             assert await events.next() is None

@@ -111,7 +111,7 @@ def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: Json)
     document = workload("DaemonSet", labels={"app": "a"}, **template)
     store = DevCluster().store
     for node in nodes:
-        store.inject(NODE, node)
+        store.rewrite(NODE, node)
     stored = store.create(DAEMON_SET, "default", document)
     theirs = [action.obj for action in plan_daemon_set(stored, store) if isinstance(action, Create)]
     manifest = parse(document)

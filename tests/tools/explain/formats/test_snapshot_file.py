@@ -6,12 +6,13 @@ import copy
 import json
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.devices import DeviceClass, DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
@@ -211,6 +212,21 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
     reduced = recorded_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
     assert KINDS[kind].decode(encoded(reduced)) == KINDS[kind].decode(encoded(document))
+
+
+def test_parameters_for_a_driver_of_devices_are_not_in_the_file() -> None:
+    """They are the driver's own, and may be anything."""
+    config = [{"opaque": {"driver": "d", "parameters": {"token": SECRET}}}]
+    of_class = {"metadata": {"name": "c"}, "spec": {"config": config}}
+    claim = device_documents.resource_claim("c", allocation={"devices": {"config": config}})
+    claim["spec"]["devices"]["config"] = config
+    for kind, document in ((DeviceKind.CLASS, of_class), (DeviceKind.CLAIM, claim)):
+        reduced = recorded_fields(kind, document)
+        assert SECRET not in json.dumps(reduced)
+        read = KINDS[kind].decode(encoded(reduced))
+        assert isinstance(read, (DeviceClass, ResourceClaim))
+        (kept,) = read.config
+        assert msgspec.json.decode(msgspec.json.encode(kept)) == {"opaque": {"driver": "d"}}
 
 
 def test_a_claim_of_devices_in_the_file_has_its_version() -> None:

@@ -15,8 +15,8 @@ from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, PodSeen
-from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import UNITS_PER_STEP
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World

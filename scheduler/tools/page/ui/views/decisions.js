@@ -66,7 +66,7 @@ export function DecisionsView({ stream, now, isDown }) {
       <button aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
       <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer entry", "newer entries")}</button>` : "Standing still while you read.") : isDown || now?.role === "standby" ? "" : "Live."}</span>
     </div>
-    <p class="muted">“Took” is an attempt until the API server has answered its bind. The decision alone took ${duration(now?.throughput.decision.p50)} at the median of the last quarter of an hour.</p>
+    <p class="muted">“Took” is an attempt until the API server has answered its bind. A cycle, which is without the bind, took ${duration(now?.throughput.decision.p50)} at the median of the last quarter of an hour.</p>
     <section ref=${list}>
       ${shown.length
         ? html`<table class="feed">

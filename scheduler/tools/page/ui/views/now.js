@@ -17,7 +17,7 @@ function Figures({ now }) {
   const waiting = now.queue.reduce((sum, one) => sum + one.pods, 0);
   return html`<dl class="figures">
     <${Figure} title="Pods per second" value=${podsPerSecond} note="last 10 s" />
-    <${Figure} title="One decision, without its bind" value=${duration(decision.p50)} note=${`p99 ${duration(decision.p99)}, last 15 min`} />
+    <${Figure} title="One cycle, without its bind" value=${duration(decision.p50)} note=${`p99 ${duration(decision.p99)}, last 15 min`} />
     <${Figure} title="Seen to bound" value=${duration(toBound.p50)} note=${`p99 ${duration(toBound.p99)}, last 15 min`} />
     <${Figure} title="Pending" value=${count(waiting)} note=${counted(now.binding, "bind") + " in flight"} />
     <${Figure} title="Placed" value=${count(now.placed)} note=${`on ${counted(now.nodes, "node")}${now.cordoned ? `, ${count(now.cordoned)} cordoned` : ""}`} />
@@ -77,7 +77,7 @@ function Caches({ now }) {
 function Durations({ now }) {
   const { decision, toBound } = now.throughput;
   return html`<div class="columns uses">
-    <section><h2>One decision <span class="muted">filters and scores of all nodes, without the bind</span></h2><${DurationMap} map=${decision.overTime} at=${now.at} what="decisions" /></section>
+    <section><h2>One cycle <span class="muted">a decision with what follows it but the bind; of a group, those on all members</span></h2><${DurationMap} map=${decision.overTime} at=${now.at} what="cycles" /></section>
     <section><h2>Seen to bound <span class="muted">with the time in the queue and the bind</span></h2><${DurationMap} map=${toBound.overTime} at=${now.at} what="binds" /></section>
   </div>`;
 }
