@@ -1,11 +1,11 @@
 """
 Admission webhooks: HTTPS servers that are asked about every new pod before it is stored.
 
-Mutating ones in turn, then the store's rules, then all validating ones at once. Calls are bounded in time and number.
+Mutating ones in turn, then the store's rules, then validating ones in turn. Calls are bounded in time.
 
 Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, request/admissionreview.go
 (kubernetes 1.36). Differences: webhooks are asked about pods alone, and about their creation alone; none is asked
-twice (`reinvocationPolicy`); what keeps one from being called is said in Python's words.
+twice (`reinvocationPolicy`), nor after a refusal; what keeps one from being called is said in Python's words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import uuid4
 
 import aiohttp
@@ -41,8 +41,6 @@ from scheduler.sandbox.devcluster.storage.store import ObjectStore, stored_form
 
 _LOG: Final = logging.getLogger(__name__)
 _PATCH: Final = msgspec.json.Decoder(JsonPatch)
-#: Calls at a time; the rest wait.
-_MAX_CALLS: Final = 32
 #: A webhook's rule concerns new pods if each of its fields has one of these values.
 _NEW_PODS: Final[Mapping[str, set[str]]] = {
     "operations": {"*", "CREATE"},
@@ -76,21 +74,12 @@ class _Review(msgspec.Struct):
     response: _Response
 
 
-class _Request(NamedTuple):
-    """The circumstances of a pod's creation; `warnings` collects those of webhooks."""
-
-    namespace: str
-    warnings: list[str]
-    dry_run: bool
-
-
 class WebhookAdmission:
     """Creates objects, pods if all webhooks allow it. Close it when done."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._http: aiohttp.ClientSession | None = None
-        self._slots = asyncio.Semaphore(_MAX_CALLS)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -113,22 +102,16 @@ class WebhookAdmission:
             return self._store.create(kind, namespace, obj, dry_run=dry_run)
         self._store.check_namespace(POD, namespace, (obj.get("metadata") or {}).get("name", ""))
         labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
-        request = _Request(namespace, warnings, dry_run)
         pod = self._as_admitted(obj, namespace)
         for webhook in self._webhooks(MUTATING_WEBHOOKS):
             # Earlier webhooks may have changed the labels.
             if _matches(webhook, pod, labels):
-                pod = self._patched(webhook, pod, namespace, await self._call(webhook, pod, request))
+                patch = await self._call(webhook, _request(pod, dry_run=dry_run), warnings)
+                pod = self._patched(webhook, pod, namespace, patch)
         new = self._store.prepared(POD, namespace, pod)
-        questions = [
-            self._call(webhook, new, request, mutates=False)
-            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
-            if _matches(webhook, new, labels)
-        ]
-        # The first refusal counts, in the order of webhooks.
-        for outcome in await asyncio.gather(*questions, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        for webhook in self._webhooks(VALIDATING_WEBHOOKS):
+            if _matches(webhook, new, labels):
+                await self._call(webhook, _request(new, dry_run=dry_run), warnings, mutates=False)
         return self._store.commit(POD, new, dry_run=dry_run)
 
     def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
@@ -156,18 +139,17 @@ class WebhookAdmission:
             raise internal(f'patch of webhook "{webhook["name"]}": {error.message}') from error
 
     async def _call(
-        self, webhook: JsonObject, pod: JsonObject, request: _Request, *, mutates: bool = True
+        self, webhook: JsonObject, request: JsonObject, warnings: list[str], *, mutates: bool = True
     ) -> JsonPatch:
         """
         Return the patch of a webhook that agrees, empty if it cannot be called and fails open.
 
         Raises: StatusError if it refuses, or cannot be called.
         """
-        uid, name = str(uuid4()), webhook["name"]
+        name, review = webhook["name"], {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
         try:
-            async with self._slots:
-                answer = await self._posted(webhook, msgspec.json.encode(_review(uid, pod, request)))
-            response = _verified(answer, uid, mutates=mutates)
+            answer = await self._posted(webhook, msgspec.json.encode({**review, "request": request}))
+            response = _verified(answer, request["uid"], mutates=mutates)
             patch = _PATCH.decode(base64.b64decode(response.patch) or b"[]")
         except (_CallError, msgspec.DecodeError, UnicodeDecodeError, binascii.Error) as error:
             message = f'failed calling webhook "{name}": {error}'
@@ -175,7 +157,7 @@ class WebhookAdmission:
                 raise internal(message) from error
             _LOG.warning("failing open: %s", message)
             return []
-        request.warnings.extend(response.warnings or [])
+        warnings.extend(response.warnings or [])
         if response.allowed:
             return patch
         said = response.status or _Status()
@@ -231,24 +213,23 @@ def _is_about_new_pods(rule: JsonObject) -> bool:
     return is_named and rule["scope"] in ("*", "Namespaced")
 
 
-def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
-    kind = {"group": "", "version": "v1", "kind": "Pod"}
-    resource = {"group": "", "version": "v1", "resource": "pods"}
+def _request(pod: JsonObject, *, dry_run: bool) -> JsonObject:
+    """Return the request of a review, with a new uid."""
     asked: JsonObject = {
-        "uid": uid,
-        "kind": kind,
-        "resource": resource,
-        "namespace": request.namespace,
+        "uid": str(uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": pod["metadata"]["namespace"],
         "operation": "CREATE",
         "userInfo": {"username": "devcluster-admin", "groups": ["system:masters", "system:authenticated"]},
         "object": pod,
         "oldObject": None,
-        "dryRun": request.dry_run,
+        "dryRun": dry_run,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
-    if name := (pod.get("metadata") or {}).get("name"):
+    if name := pod["metadata"].get("name"):
         asked["name"] = name
-    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked}
+    return asked
 
 
 def _verified(answer: bytes, uid: str, *, mutates: bool) -> _Response:
