@@ -20,7 +20,6 @@ from scheduler.sandbox.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.storage.store import HISTORY_CAPACITY, ObjectStore
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR
-from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 _HOST: Final = "127.0.0.1"
 _SHUTDOWN_S: Final = 2.0
@@ -66,9 +65,8 @@ class DevCluster:
         self.store: Final = ObjectStore(capacity=history_capacity, minor=minor)
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
-        self._webhooks = WebhookAdmission(self.store)
         self._server = ApiServer(
-            self.store, self.faults, self._webhooks, token=self.token, bookmark_interval_s=bookmark_interval_s
+            self.store, self.faults, token=self.token, bookmark_interval_s=bookmark_interval_s
         )
         self.arrivals: Final = self._server.arrivals
         self.decision_listeners: Final = self._server.authorizer.decision_listeners
@@ -102,7 +100,7 @@ class DevCluster:
             raise
         self._port = self._listener.sockets[0].getsockname()[1]
         if self._has_controllers:
-            running = run_controllers(self.store, self._webhooks, self._now_s)
+            running = run_controllers(self.store, self._now_s)
             self._controllers = asyncio.create_task(running, name="devcluster-controllers")
             self._controllers.add_done_callback(log_failure)
 
@@ -117,7 +115,6 @@ class DevCluster:
             self._server.end_watches()
             await self._runner.cleanup()
             self._runner = None
-        await self._webhooks.close()
 
     async def _stop_listening(self) -> None:
         if self._listener is None:

@@ -51,7 +51,7 @@ _NEW_PODS: Final[Mapping[str, set[str]]] = {
 
 
 class _CallError(Exception):
-    """A webhook could not be called, or its answer is unusable. `WebhookAdmission` refuses the pod, or lets it pass."""
+    """A webhook could not be called, or its answer is unusable. `create` refuses the pod, or lets it pass."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -74,126 +74,124 @@ class _Review(msgspec.Struct):
     response: _Response
 
 
-class WebhookAdmission:
-    """Creates objects, pods if all webhooks allow it. Close it when done."""
+async def create(
+    store: ObjectStore,
+    kind: Kind,
+    namespace: str,
+    obj: JsonObject,
+    warnings: list[str],
+    *,
+    dry_run: bool = False,
+) -> JsonObject:
+    """
+    Store a new object, a pod if all webhooks allow it, and return it. `warnings` get those of webhooks in any case.
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._http: aiohttp.ClientSession | None = None
+    Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
+    """
+    mutating, validating = (
+        _webhooks(store, each) if kind is POD else [] for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+    )
+    if not mutating and not validating:
+        return store.create(kind, namespace, obj, dry_run=dry_run)
+    store.check_namespace(POD, namespace, (obj.get("metadata") or {}).get("name", ""))
+    labels = store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
+    pod = _as_admitted(store, obj, namespace)
+    for webhook in mutating:
+        # Earlier webhooks may have changed the labels.
+        if _matches(webhook, pod, labels):
+            patch = await _call(webhook, _request(pod, dry_run=dry_run), warnings)
+            pod = _patched(store, webhook, pod, patch)
+    new = store.prepared(POD, namespace, pod)
+    for webhook in validating:
+        if _matches(webhook, new, labels):
+            await _call(webhook, _request(new, dry_run=dry_run), warnings, mutates=False)
+    return store.commit(POD, new, dry_run=dry_run)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._http is not None:
-            # Without abort_ssl, TLS connections wait for the webhook to close them too.
-            if self._http.connector is not None:
-                await self._http.connector.close(abort_ssl=True)
-            await self._http.close()
-            self._http = None
 
-    async def create(
-        self, kind: Kind, namespace: str, obj: JsonObject, warnings: list[str], *, dry_run: bool = False
-    ) -> JsonObject:
-        """
-        Store a new object and return it. Warnings of webhooks are appended to `warnings`, even if a pod is refused.
+def _as_admitted(store: ObjectStore, pod: JsonObject, namespace: str) -> JsonObject:
+    """Return the pod as mutating webhooks see it: with defaults, and what the server's own admission adds."""
+    new = stored_form(POD, copied(pod))
+    check_shape(POD, new)
+    new.setdefault("metadata", {}).setdefault("namespace", namespace)
+    admit_pod(new, store.view())
+    return new
 
-        Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
-        """
-        if kind is not POD or not (self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS)):
-            return self._store.create(kind, namespace, obj, dry_run=dry_run)
-        self._store.check_namespace(POD, namespace, (obj.get("metadata") or {}).get("name", ""))
-        labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
-        pod = self._as_admitted(obj, namespace)
-        for webhook in self._webhooks(MUTATING_WEBHOOKS):
-            # Earlier webhooks may have changed the labels.
-            if _matches(webhook, pod, labels):
-                patch = await self._call(webhook, _request(pod, dry_run=dry_run), warnings)
-                pod = self._patched(webhook, pod, namespace, patch)
-        new = self._store.prepared(POD, namespace, pod)
-        for webhook in self._webhooks(VALIDATING_WEBHOOKS):
-            if _matches(webhook, new, labels):
-                await self._call(webhook, _request(new, dry_run=dry_run), warnings, mutates=False)
-        return self._store.commit(POD, new, dry_run=dry_run)
 
-    def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
-        """Return the pod as mutating webhooks see it: with defaults, and what the server's own admission adds."""
-        new = stored_form(POD, copied(pod))
-        check_shape(POD, new)
-        new.setdefault("metadata", {}).setdefault("namespace", namespace)
-        admit_pod(new, self._store.view())
-        return new
+def _webhooks(store: ObjectStore, kind: Kind) -> list[JsonObject]:
+    """Return the webhooks with a rule for new pods, in the order of calls: by configuration, then as listed."""
+    webhooks = (one for each in store.list(kind)[0] for one in each.get("webhooks") or [])
+    return [one for one in webhooks if any(map(_is_about_new_pods, one.get("rules") or []))]
 
-    def _webhooks(self, kind: Kind) -> list[JsonObject]:
-        """Return the webhooks with a rule for new pods, in the order of calls: by configuration, then as listed."""
-        webhooks = (one for each in self._store.list(kind)[0] for one in each.get("webhooks") or [])
-        return [one for one in webhooks if any(map(_is_about_new_pods, one.get("rules") or []))]
 
-    def _patched(self, webhook: JsonObject, pod: JsonObject, namespace: str, patch: JsonPatch) -> JsonObject:
-        """Return the pod after a webhook's patch. Raises: StatusError 500 if the patch cannot be applied."""
-        if not patch:
-            return pod
-        try:
-            return self._as_admitted(patched(copied(pod), patch, PatchType.JSON, POD), namespace)
-        except StatusError as error:
-            if error.code == 403:
-                raise
-            raise internal(f'patch of webhook "{webhook["name"]}": {error.message}') from error
+def _patched(store: ObjectStore, webhook: JsonObject, pod: JsonObject, patch: JsonPatch) -> JsonObject:
+    """Return the pod after a webhook's patch. Raises: StatusError 500 if the patch cannot be applied."""
+    if not patch:
+        return pod
+    try:
+        changed = patched(copied(pod), patch, PatchType.JSON, POD)
+        return _as_admitted(store, changed, pod["metadata"]["namespace"])
+    except StatusError as error:
+        if error.code == 403:
+            raise
+        raise internal(f'patch of webhook "{webhook["name"]}": {error.message}') from error
 
-    async def _call(
-        self, webhook: JsonObject, request: JsonObject, warnings: list[str], *, mutates: bool = True
-    ) -> JsonPatch:
-        """
-        Return the patch of a webhook that agrees, empty if it cannot be called and fails open.
 
-        Raises: StatusError if it refuses, or cannot be called.
-        """
-        name, review = webhook["name"], {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
-        try:
-            answer = await self._posted(webhook, msgspec.json.encode({**review, "request": request}))
-            response = _verified(answer, request["uid"], mutates=mutates)
-            patch = _PATCH.decode(base64.b64decode(response.patch) or b"[]")
-        except (_CallError, msgspec.DecodeError, UnicodeDecodeError, binascii.Error) as error:
-            message = f'failed calling webhook "{name}": {error}'
-            if webhook["failurePolicy"] != "Ignore":
-                raise internal(message) from error
-            _LOG.warning("failing open: %s", message)
-            return []
-        warnings.extend(response.warnings or [])
-        if response.allowed:
-            return patch
-        said = response.status or _Status()
-        why = said.message or said.reason
-        text = f'admission webhook "{name}" denied the request{f": {why}" if why else " without explanation"}'
-        raise StatusError(max(said.code, 400), said.reason, text, details=said.details)
+async def _call(
+    webhook: JsonObject, request: JsonObject, warnings: list[str], *, mutates: bool = True
+) -> JsonPatch:
+    """
+    Return the patch of a webhook that agrees, empty if it cannot be called and fails open.
 
-    async def _posted(self, webhook: JsonObject, question: bytes) -> bytes:
-        """Return the body of a successful answer. Raises: _CallError."""
-        client, timeout_s = webhook["clientConfig"], webhook["timeoutSeconds"]
-        if client.get("url") is None:
-            service = client.get("service") or {}
-            raise _CallError(f'failed to call webhook: service "{service.get("name")}" not found')
-        url = f"{client['url']}?timeout={timeout_s}s"
-        if self._http is None:
-            self._http = aiohttp.ClientSession()
-        try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._http.post(
-                    url,
-                    data=question,
-                    headers={"Content-Type": "application/json", "Accept": "application/json"},
-                    ssl=_context(client.get("caBundle") or ""),
-                    allow_redirects=False,
-                ) as response,
-            ):
-                body = await response.read()
-        except TimeoutError as error:
-            raise _CallError(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
-        except (aiohttp.ClientError, ssl.SSLError, ValueError) as error:
-            why = str(error) or type(error).__name__
-            raise _CallError(f'failed to call webhook: Post "{url}": {why}') from error
-        if not 200 <= response.status <= 206:
-            raise _CallError(f"failed to call webhook: the server answered {response.status}")
-        return body
+    Raises: StatusError if it refuses, or cannot be called.
+    """
+    name, review = webhook["name"], {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+    try:
+        answer = await _posted(webhook, msgspec.json.encode({**review, "request": request}))
+        response = _verified(answer, request["uid"], mutates=mutates)
+        patch = _PATCH.decode(base64.b64decode(response.patch) or b"[]")
+    except (_CallError, msgspec.DecodeError, UnicodeDecodeError, binascii.Error) as error:
+        message = f'failed calling webhook "{name}": {error}'
+        if webhook["failurePolicy"] != "Ignore":
+            raise internal(message) from error
+        _LOG.warning("failing open: %s", message)
+        return []
+    warnings.extend(response.warnings or [])
+    if response.allowed:
+        return patch
+    said = response.status or _Status()
+    why = said.message or said.reason
+    text = f'admission webhook "{name}" denied the request{f": {why}" if why else " without explanation"}'
+    raise StatusError(max(said.code, 400), said.reason, text, details=said.details)
+
+
+async def _posted(webhook: JsonObject, question: bytes) -> bytes:
+    """Return the body of a successful answer. Raises: _CallError."""
+    client, timeout_s = webhook["clientConfig"], webhook["timeoutSeconds"]
+    if client.get("url") is None:
+        service = client.get("service") or {}
+        raise _CallError(f'failed to call webhook: service "{service.get("name")}" not found')
+    url = f"{client['url']}?timeout={timeout_s}s"
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            aiohttp.request(
+                "POST",
+                url,
+                data=question,
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+                ssl=_context(client.get("caBundle") or ""),
+                allow_redirects=False,
+            ) as response,
+        ):
+            body = await response.read()
+    except TimeoutError as error:
+        raise _CallError(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
+    except (aiohttp.ClientError, ssl.SSLError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        raise _CallError(f'failed to call webhook: Post "{url}": {why}') from error
+    if not 200 <= response.status <= 206:
+        raise _CallError(f"failed to call webhook: the server answered {response.status}")
+    return body
 
 
 @lru_cache(maxsize=16)

@@ -39,7 +39,7 @@ from scheduler.sandbox.devcluster.parts import rfc3339
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import ObjectChange
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
+from scheduler.sandbox.devcluster.webhooks import create
 
 _LOG: Final = logging.getLogger(__name__)
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
@@ -53,11 +53,9 @@ _PAUSE_S: Final = 1.0
 _SLICE_S: Final = 0.005
 
 
-async def run_controllers(
-    store: ObjectStore, admission: WebhookAdmission, now_s: Callable[[], float]
-) -> None:
+async def run_controllers(store: ObjectStore, now_s: Callable[[], float]) -> None:
     """Run the controllers and the kubelet stand-in on `store` until cancelled; they wait by the clock `now_s`."""
-    loop = _ControllerLoop(store, admission, now_s)
+    loop = _ControllerLoop(store, now_s)
     end = store.history.follow(FOLLOWED, loop.follow)
     try:
         await loop.run()
@@ -68,8 +66,8 @@ async def run_controllers(
 class _ControllerLoop:
     """Plans objects that changed and executes the plans. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(self, store: ObjectStore, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
-        self._store, self._now_s, self._admission = store, now_s, admission
+    def __init__(self, store: ObjectStore, now_s: Callable[[], float]) -> None:
+        self._store, self._now_s = store, now_s
         #: Object that waits to be planned -> when it is due.
         self._due_s: dict[Place, float] = {}
         #: The same by time; entries that differ from `_due_s` are outdated.
@@ -166,7 +164,7 @@ class _ControllerLoop:
             match action:
                 case Create():
                     namespace = str(action.obj["metadata"].get("namespace", ""))
-                    await self._admission.create(action.kind, namespace, action.obj, [])
+                    await create(self._store, action.kind, namespace, action.obj, [])
                 case Update():
                     # A plan and its writes happen in one turn of the event loop.
                     version = self._store.get(action.kind, *key_of(action.obj))["metadata"]["resourceVersion"]

@@ -31,7 +31,7 @@ from scheduler.sandbox.devcluster.storage.lists import list_page, number_in, par
 from scheduler.sandbox.devcluster.storage.patches import PatchType
 from scheduler.sandbox.devcluster.storage.scale import scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
-from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
+from scheduler.sandbox.devcluster.webhooks import create, warning_headers
 
 #: The kind in a refusal of the request itself, which is about no object.
 _OPTIONS: Final = Kind("", "", "", "", "")
@@ -113,10 +113,9 @@ class Call:
 class Handlers:
     """The verbs on one store, each answering a call."""
 
-    def __init__(self, store: ObjectStore, admission: WebhookAdmission, authenticator: Authenticator) -> None:
+    def __init__(self, store: ObjectStore, authenticator: Authenticator) -> None:
         self._store = store
         self._authenticator = authenticator
-        self._admission = admission
 
     async def handle(self, call: Call) -> web.Response:
         """Answer any verb but watch; only webhooks make it wait. Warnings go with a refusal, too."""
@@ -172,7 +171,7 @@ class Handlers:
 
     async def _created(self, call: Call, obj: JsonObject) -> web.Response:
         kind, namespace, _ = call.key
-        created = await self._admission.create(kind, namespace, obj, call.warnings, dry_run=call.dry_run)
+        created = await create(self._store, kind, namespace, obj, call.warnings, dry_run=call.dry_run)
         return self._shaped(call, created, code=201)
 
     def _update(self, call: Call) -> web.Response:

@@ -24,7 +24,6 @@ from scheduler.sandbox.devcluster.http.watches import Watch
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 #: Limit on the size of a body, as upstream's.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
@@ -47,7 +46,6 @@ class ApiServer:
         self,
         store: ObjectStore,
         faults: Faults,
-        webhooks: WebhookAdmission,
         *,
         token: str | None,
         bookmark_interval_s: float,
@@ -56,7 +54,7 @@ class ApiServer:
         self.authorizer: Final = Authorizer(store, token)
         self._store = store
         self._faults = faults
-        self._handlers = Handlers(store, webhooks, self.authorizer.authenticator)
+        self._handlers = Handlers(store, self.authorizer.authenticator)
         self._bookmark_interval_s = bookmark_interval_s
         #: The handlers of open watches.
         self._watches: set[asyncio.Task[Any] | None] = set()

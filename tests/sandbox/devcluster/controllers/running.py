@@ -8,7 +8,6 @@ from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
 from scheduler.sandbox.devcluster.controllers.loop import run_controllers
 from scheduler.sandbox.devcluster.kinds import POD
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 from tests.support import build
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
 from tests.support.waiting import until_written
@@ -21,7 +20,7 @@ async def cluster(*, storage=False):
     populate(store, nodes=N_NODES, zones=N_NODES)
     if storage:
         add_storage(store)
-    controllers = run_controllers(store, WebhookAdmission(store), time.monotonic)
+    controllers = run_controllers(store, time.monotonic)
     tasks = [asyncio.create_task(controllers), asyncio.create_task(bind_in_turn(store))]
     try:
         yield store
