@@ -185,6 +185,16 @@ def test_a_claim_that_a_pod_of_higher_priority_shares_is_not_released() -> None:
     assert "1 cannot allocate all claims" in attempt_of(instructions).message.partition("preemption:")[2]
 
 
+def test_nobody_is_evicted_for_devices_of_a_claim_that_a_nominated_pod_shares() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    _claim(cluster, "shared", "d")
+    _run(cluster, "shared", name="low")
+    first = cluster.using("shared", name="first", priority=9, schedulingGates=[{"name": "hold"}])
+    cluster.update(first, nominated_node_name="a")
+    cluster.using("d", name="high", priority=9)
+    assert evictions(cluster.cycle()) == []
+
+
 def test_all_pods_of_a_shared_claim_leave_for_its_device() -> None:
     cluster = ClaimCluster(1, ("a",))
     _claim(cluster, "shared", "d")

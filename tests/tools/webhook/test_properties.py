@@ -117,7 +117,9 @@ def _unordered(pod: Json) -> tuple[Any, ...]:
         if term_list.side
     ]
     lists.append(pod["spec"].get("topologySpreadConstraints") or [])
-    own = json.loads(pod["metadata"]["annotations"].get(OWN, "null"))
+    text = pod["metadata"]["annotations"].get(OWN, "null")
+    # A second run does not know whether a selector had an empty list of expressions or none.
+    own = json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if v != []})
     marker = pod["metadata"]["annotations"].get(MERGED)
     return own, marker, [sorted(json.dumps(item, sort_keys=True) for item in items) for items in lists]
 

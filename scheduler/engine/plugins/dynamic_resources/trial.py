@@ -93,7 +93,7 @@ class DeviceTrials:
         before = {
             claim.uid: claim
             for pod in pods
-            for claim in self._unallocated(pod, trial.node)
+            for claim in self._unallocated(pod, trial.node, released)
             if claim.uid not in self._own
         }
         claims = (*before.values(), *trial.claims)
@@ -102,14 +102,16 @@ class DeviceTrials:
             return None
         return failed(search.text) if search.answer is Answer.ERROR else unschedulable(search.text)
 
-    def _unallocated(self, pod: Pod, node: Node) -> tuple[ResourceClaim, ...]:
-        """Return the claims of another pod that need devices on the node, as far as they are known."""
+    def _unallocated(self, pod: Pod, node: Node, released: frozenset[str]) -> tuple[ResourceClaim, ...]:
+        """Return the claims of another pod that need devices on the node once others are released, as far as known."""
         devices = self._view.devices
         of_user = resolved(pod, devices.claim)
         if isinstance(of_user, str):
             return ()
         unallocated = tuple(
-            claim for claim in of_user if claim.allocation is None and unknown_class(claim, devices) is None
+            claim
+            for claim in of_user
+            if (claim.allocation is None or claim.key in released) and unknown_class(claim, devices) is None
         )
         request = extended_request(pod) if devices.extended_resources else {}
         special = special_claim(pod, request, devices)
