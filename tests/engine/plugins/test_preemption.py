@@ -16,12 +16,14 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.node_trial import FilterTrials
 from scheduler.engine.framework.post_filter import UnfitPod
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import Status
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import ContainerResize, Pod, Resize
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.engine.plugins.default_preemption.protection import protections
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Found, find_candidates
 from scheduler.engine.state.batches import finished
+from scheduler.engine.syntax.quantity import parse_quantity
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject, node_filters
 from tests.engine.plugins.lives import (
@@ -271,6 +273,15 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     room = unfit.trials.room_only
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
+
+
+def test_a_pod_that_is_being_resized_leaves_what_it_holds_and_its_like_what_they_request():
+    product = _full_node()
+    plain = product.cluster.pod(_sized("p", 0))
+    held = ContainerResize(requests={"cpu": parse_quantity("2")}, allocated={"cpu": parse_quantity("2")})
+    resized = replace(plain, resize=Resize({plain.spec.containers[0].name: held}, None, {}, infeasible=False))
+    room = RoomFilter((("cpu", 1),), product.cluster.view())
+    assert [room.used_by(pod) for pod in (plain, resized, plain)] == [(1, 1000), (1, 2000), (1, 1000)]
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])

@@ -67,7 +67,8 @@ def test_a_disk_that_a_pod_names_itself_takes_room_of_the_driver_that_it_was_mig
 ) -> None:
     limits: dict[str, Any] = {EBS: 2}
     subject.apply(storage_objects.csi_node("n", **limits))
-    pod = with_volumes(disk("awsElasticBlockStore", volumeID="vol-1"), disk("nfs", path="/"), on="n")
+    same = (disk("awsElasticBlockStore", volumeID=name) for name in ("vol-1", "aws://z/vol-1"))
+    pod = with_volumes(*same, disk("nfs", path="/"), on="n")
     subject.apply(pod)
     assert room(subject, EBS)[0] == 1
 
