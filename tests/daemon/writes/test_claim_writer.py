@@ -204,6 +204,9 @@ async def test_a_claim_whose_creation_lost_its_answer_is_used(is_read: bool) -> 
     ((key, claim),) = server.claims.items()
     assert key.startswith("default/p0-extended-resources-")
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p0"]
+    assert claim["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": pod.uid, "controller": True}
+    ]
     assert server.pod_patches[-1]["extendedResourceClaimStatus"]["resourceClaimName"] == key.split("/")[1]
 
 
