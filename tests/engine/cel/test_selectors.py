@@ -54,6 +54,10 @@ def test_each_escape_stands_for_its_character():
     assert evaluated(f'"{simple}" == "{hexadecimal}"', device_value("d", {})) is True
 
 
+def test_the_last_index_up_to_the_first_character_is_the_first():
+    assert evaluated('"aba".lastIndexOf("a", 0) == 0', device_value("d", {})) is True
+
+
 def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
     assert compile_selector("device.driver") == CompileError("must evaluate to bool, not string")
 
