@@ -262,6 +262,7 @@ async def test_a_cost_is_logged_or_written_or_written_later(acts: bool, status: 
             async with asyncio.TaskGroup() as group:
                 await writer.write(group)
             assert log.getvalue().count(says) == 2 * leads
+            assert writer.next_s > costs.now_s
             costs.now_s = writer.next_s
         sent = [json.loads(each.body)["metadata"]["annotations"] for each in script.received]
     assert sent == [{DELETION_COST: cost, WRITTEN_DELETION_COST: cost} for cost in ("-2", "-1") if acts]
