@@ -263,8 +263,8 @@ def test_an_exclusive_topology_holds_each_part_together_and_others_off(
         ]
         assert [term["topologyKey"] for (term,) in rules] == ["rack", "rack"]
         ((own,), (exists, others)) = (term["labelSelector"]["matchExpressions"] for (term,) in rules)
-        assert (own["operator"], own["values"]) == ("In", [key])
-        assert (exists["operator"], others["operator"], others["values"]) == ("Exists", "NotIn", [key])
+        assert own == {"key": label, "operator": "In", "values": [key]}
+        assert (exists, others) == ({"key": label, "operator": "Exists"}, {**own, "operator": "NotIn"})
     assert len(keys) == n_parts
 
 
