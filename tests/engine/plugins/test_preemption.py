@@ -1,5 +1,6 @@
 """The victims of preemption are the reference's, however many nodes are asked at once."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from scheduler.engine.framework.node_trial import FilterTrials
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import Status
+from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.pods import ContainerResize, Pod, Resize
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.engine.plugins.default_preemption.protection import protections
@@ -197,6 +199,18 @@ def test_a_pod_that_is_near_to_its_like_may_evict_the_last_of_them():
     product = _full_node(_sized("low", 0, cpu="2", labels={"app": "web"}))
     incoming = _sized("incoming", 5, node=None, labels={"app": "web"}, affinity=near)
     found = product.evaluate(incoming)["preemption"]["candidates"]
+    assert found["n"]["victims"] == ["default/low"]
+
+
+def test_a_limit_is_gone_with_the_last_pod_that_declares_it():
+    limit = {**build.term(build.HOSTNAME, _WEB), "maxPodsPerDomain": 2}
+    rule = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limit]}})
+    web: dict[str, Any] = {"cpu": "100m", "labels": {"app": "web"}}
+    product = _full_node(
+        _sized("low", 0, cpu="100m", annotations={AFFINITY: rule}),
+        *(_sized(name, 9, **web) for name in ("one", "two")),
+    )
+    found = product.evaluate(_sized("incoming", 5, node=None, **web))["preemption"]["candidates"]
     assert found["n"]["victims"] == ["default/low"]
 
 
