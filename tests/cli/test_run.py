@@ -98,6 +98,11 @@ def test_a_boolean_flag_has_gos_spellings(name: str) -> None:
         assert kube_scheduler_flags.flag_values(parsed(f"--{name}{text}"))[name] == value
 
 
+def test_a_switch_is_shown_as_go_shows_it() -> None:
+    shown = [kube_scheduler_flags.flag_values(parsed(*given)) for given in ((), ("--insecure-http",))]
+    assert [values["insecure-http"] for values in shown] == ["false", "true"]
+
+
 def test_flags_without_effect_are_noted() -> None:
     assert kube_scheduler_flags.notes(parsed("--profiling=false", "--v=3")) == (
         "--profiling has no effect: /debug/pprof is not served",

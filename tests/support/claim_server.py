@@ -69,6 +69,8 @@ class ClaimServer:
             del self.claims[key]
             self.writes.append(f"delete {key}")
             return {}
+        # The resource itself ignores a status, and each subresource the rest.
+        assert subresource == ("status" if "status" in body else ""), request.path
         changed = copy.deepcopy(stored)
         if request.content_type == MERGE:
             version = body["metadata"].pop("resourceVersion")

@@ -117,6 +117,4 @@ class Vacancy:
 
 
 def _needs_devices(pod: Pod, view: ClusterView) -> bool:
-    if not view.devices.is_served:
-        return False
     return bool(pod.spec.resource_claims) or any(map(view.state.devices.provides, filter_request(pod)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from scheduler.engine.model.terms import Shares
 from scheduler.engine.state.arrays import Amounts, Counts, Mask
-from scheduler.engine.state.columns import ABSENT, LabelColumn
+from scheduler.engine.state.columns import LabelColumn
 
 
 def n_divided(by_row: Counts, alive: Mask) -> int:
@@ -38,16 +38,14 @@ def missing_per_domain(
     """
     Return for each domain `weight` times the pods that it lacks of its share of `n_selected`, rounded down.
 
-    Negative if it has more than its share. int64 array of shape (n_ids,), 0 for nodes without the label.
+    Negative if it has more than its share. int64 array of shape (n_ids,); like `present`, 0 without the label.
     """
     weights = weights_in_use(shares, column)
     total = max(1, sum(weights.values()))
     missing: Amounts = -present * total
     for domain, of_domain in weights.items():
         missing[column.id_by_value[domain]] += of_domain * n_selected
-    missing = weight * missing // total
-    missing[ABSENT] = 0
-    return missing
+    return weight * missing // total
 
 
 def weights_in_use(shares: Shares, column: LabelColumn) -> dict[str, int]:

@@ -83,7 +83,7 @@ def explain_pod(
 
 
 def explain_named_pod(
-    cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
+    cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None
 ) -> Explanation | None:
     """
     Return the explanation of a pod, None if there is none. Raises SettingsError.

@@ -111,7 +111,7 @@ def test_any_value_is_written_on_one_printable_line(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=200))
-@example("\\n")
+@example('\\n\n\r\t"')
 def test_quoting_loses_nothing(text: str) -> None:
     """Different values are written differently, and Python reads the escapes back."""
     shown = quoted(text)

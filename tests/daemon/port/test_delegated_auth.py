@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from scheduler.daemon.kube.access_reviews import decode_allowed, decode_user
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
 from scheduler.daemon.kube.login import Identity
@@ -45,6 +46,12 @@ async def setting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
         api.knows("good", "prometheus", "/metrics")
         api.knows("other", "somebody")
         yield made
+
+
+def test_what_a_review_does_not_say_is_no() -> None:
+    assert decode_user(b'{"status": {"user": {"username": "u"}}}') is None
+    assert not decode_allowed(b'{"status": {}}')
+    assert not decode_allowed(b'{"status": {"allowed": true, "denied": true}}')
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() 
     problem = "claim default/c got allocated elsewhere in the meantime"
     assert [answer.problem for answer in await _reserved(server, writes)] == ["", problem, "", problem]
     assert server.reserved("c") == ["p0", "p2"]
+    assert server.claims["default/c"]["status"]["allocation"]["allocationTimestamp"]
 
 
 async def test_pods_that_were_written_along_share_the_fate_of_the_write() -> None:
@@ -204,6 +205,9 @@ async def test_a_claim_whose_creation_lost_its_answer_is_used(is_read: bool) -> 
     ((key, claim),) = server.claims.items()
     assert key.startswith("default/p0-extended-resources-")
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p0"]
+    assert claim["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": pod.uid, "controller": True}
+    ]
     assert server.pod_patches[-1]["extendedResourceClaimStatus"]["resourceClaimName"] == key.split("/")[1]
 
 

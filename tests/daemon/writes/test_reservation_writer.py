@@ -56,7 +56,10 @@ ANOTHER = stored("8", annotations=SELECTED, uid="another")
 
 async def written(script: Script, instruction: WriteReservation, **options: Any) -> ReservationWritten:
     async with client_of(script) as client:
-        return await ReservationWriter(Sender(client, sleep=FakeSleep(), **options)).write(instruction)
+        writer = ReservationWriter(Sender(client, sleep=FakeSleep(), **options))
+        answer = await writer.write(instruction)
+        assert not writer._turns
+        return answer
 
 
 #: The answers, the versions that are told, the problem, and the requests: V for a patch of the volume, C of the claim,

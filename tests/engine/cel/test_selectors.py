@@ -49,6 +49,15 @@ def test_times_are_compared_whatever_zone_they_are_written_in(sign: str, holds: 
     assert evaluated(f"{utc} {sign} {berlin}", device_value("d", {})) is holds
 
 
+def test_each_escape_stands_for_its_character():
+    simple, hexadecimal = r"\a\b\f\n\r\t\v\\\'\"\`\?", r"\x07\x08\x0c\x0a\x0d\x09\x0b\x5c\x27\x22\x60\x3f"
+    assert evaluated(f'"{simple}" == "{hexadecimal}"', device_value("d", {})) is True
+
+
+def test_the_last_index_up_to_the_first_character_is_the_first():
+    assert evaluated('"aba".lastIndexOf("a", 0) == 0', device_value("d", {})) is True
+
+
 def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
     assert compile_selector("device.driver") == CompileError("must evaluate to bool, not string")
 

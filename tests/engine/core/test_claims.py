@@ -16,6 +16,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
 from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
+from scheduler.engine.plugins.dynamic_resources.claims import resolved
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, selecting_claim
@@ -92,6 +93,16 @@ def _allocated(name: str, by: str = "other", **more: str) -> build.Json:
     result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "gpu-0"}
     consumer = {"resource": "pods", "name": by, "uid": f"uid-default-{by}"}
     return resource_claim(name, allocation={"devices": {"results": [result]}, **more}, reservedFor=[consumer])
+
+
+def test_a_claim_that_is_not_needed_hides_none_behind_it() -> None:
+    cluster = ClaimCluster(1)
+    cluster.apply(resource_claim("c"))
+    entries = [{"name": "n", "resourceClaimTemplateName": "t"}, {"name": "r", "resourceClaimName": "c"}]
+    document = build.pod("p", spec={"resourceClaims": entries})
+    document["status"]["resourceClaimStatuses"] = [{"name": "n"}]
+    found = resolved(cluster.decoded(document), cluster.state.devices.claim)
+    assert [claim.key for claim in found if not isinstance(claim, str)] == ["default/c"]
 
 
 def _is_given_up(cluster: ClaimCluster) -> bool:

@@ -114,6 +114,9 @@ def test_slices_have_the_taints_of_all_rules_in_whatever_order_they_come(changes
         assert _taints(copy) == _taints(devices)
         assert list(copy.differences()) == []
     assert all(isinstance(each, ResourceSlice) for each in devices.slices())
+    for name in slices:
+        devices.remove(DeviceKind.SLICE, name)
+    assert not devices._taints._tainted
 
 
 def _selects(selector: Json | None, spec: Json, device: str) -> bool:

@@ -246,6 +246,12 @@ def test_a_malformed_annotation_is_refused_with_its_path(
     assert any(problem in note for note in events(cluster.cycle(), "FailedScheduling"))
 
 
+def test_an_entry_with_labels_is_of_the_term_that_selects_these(cluster: Driver) -> None:
+    annotations = {FALLBACK: entries({"matchLabels": {"app": "web"}})}
+    pod = cluster.pod("p", labels={"app": "web"}, affinity=APART, annotations=annotations)
+    assert [each.name for each in pod.spec.fallbacks] == [f"podAntiAffinity by {ZONE} of app=web"]
+
+
 def test_a_pod_that_only_annotations_keep_pending_says_so_once(cluster: Driver) -> None:
     """Autoscalers see a pod that fits; the event and the number say why it does not."""
     declared = {AFFINITY: json.dumps(APART)}

@@ -125,6 +125,14 @@ def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
     assert kinds(cluster.cycle()) == ["Bind"]
 
 
+def test_a_node_that_somebody_else_selected_counts_before_what_is_assumed() -> None:
+    cluster, _ = _with_claim()
+    (other,) = {"a", "b"} - {cluster.reserve().node_name}
+    cluster.apply(claim("c", "made", node=other))
+    counted = cluster.state.volumes.claim("default/c")
+    assert counted is not None and counted.selected_node == other
+
+
 def _claim(cluster: VolumeCluster) -> PersistentVolumeClaim:
     found = cluster.server.claim("default/c")
     assert found is not None

@@ -173,7 +173,8 @@ def test_a_new_node_wakes_a_pod_refused_by_anti_affinity_of_running_pods() -> No
     assert life.driver.queue.get("uid-default-web") is None
 
 
-def test_a_deleted_service_wakes_a_pod_that_was_spread_by_it() -> None:
+@pytest.mark.parametrize("deleted", [Deleted("Service", "default", "s"), Deleted("Node", None, "b")])
+def test_a_pod_is_woken_by_the_deletion_of_what_it_was_spread_by_or_over(deleted: Deleted) -> None:
     hard = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
     life = _Life(
         configuration({"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [hard]}})
@@ -183,7 +184,7 @@ def test_a_deleted_service_wakes_a_pod_that_was_spread_by_it() -> None:
     life.tell(Applied(pod("one", labels={"app": "web"}, node="a", phase="Running")))
     life.tell(Applied(pod("two", labels={"app": "web"}, cpu="1")))
     assert "PodTopologySpread" in life.driver.queued("uid-default-two").unschedulable_plugins
-    life.tell(Deleted("Service", "default", "s"))
+    life.tell(deleted)
     assert life.driver.queue.get("uid-default-two") is None
 
 

@@ -124,6 +124,7 @@ _MALFORMED: dict[str, Any] = {
         name: {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, **more}]}}
         for name, more in _WRONG_AFFINITY.items()
     },
+    "no weight": {"podAffinity": {PREFERRED: [{"podAffinityTerm": {"topologyKey": ZONE}}]}},
     "a weight above 100": {
         "podAffinity": {PREFERRED: [{"weight": 101, "podAffinityTerm": {"topologyKey": ZONE}}]}
     },

@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.framework.events import Hint, Resource
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import device_class, device_slice, resource_claim
@@ -53,6 +54,22 @@ def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
     assert isinstance(result, ScheduleResult)
     (found,) = (each for each in result.scores.by_plugin if each.plugin == plugin)
     return {name: int(found.scores[row]) for name, row in cluster.state.nodes.row_by_name.items()}
+
+
+@pytest.mark.parametrize(
+    ("offered", "hint"),
+    [({}, Hint.QUEUE), ({_GPU: "0"}, Hint.QUEUE), ({_GPU: "1"}, Hint.SKIP), ({_GPU: "2"}, Hint.QUEUE)],
+)
+def test_a_new_node_wakes_a_pod_unless_it_offers_too_little_itself(offered: build.Json, hint: Hint) -> None:
+    cluster = _cluster()
+    cluster.node("c", allocatable=offered)
+    container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "2"}}}
+    pod = cluster.decoded(build.pod("p", spec={"schedulerName": NAME, "containers": [container]}))
+    plugins = cluster.machine._profiles[NAME].rejecting_plugins()
+    (fit,) = (each for each in plugins if each.name == "NodeResourcesFit")
+    (after_node,) = (each.hint for each in fit.events_to_register() if each.resource is Resource.NODE)
+    assert after_node is not None
+    assert after_node(pod, None, cluster.state.node("c")) is hint
 
 
 def test_free_devices_score_as_the_slices_are_now() -> None:

@@ -1,5 +1,6 @@
 """The victims of preemption are the reference's, however many nodes are asked at once."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,12 +17,15 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.node_trial import FilterTrials
 from scheduler.engine.framework.post_filter import UnfitPod
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import Status
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.annotations import AFFINITY
+from scheduler.engine.model.pods import ContainerResize, Pod, Resize
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.engine.plugins.default_preemption.protection import protections
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Found, find_candidates
 from scheduler.engine.state.batches import finished
+from scheduler.engine.syntax.quantity import parse_quantity
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject, node_filters
 from tests.engine.plugins.lives import (
@@ -198,6 +202,18 @@ def test_a_pod_that_is_near_to_its_like_may_evict_the_last_of_them():
     assert found["n"]["victims"] == ["default/low"]
 
 
+def test_a_limit_is_gone_with_the_last_pod_that_declares_it():
+    limit = {**build.term(build.HOSTNAME, _WEB), "maxPodsPerDomain": 2}
+    rule = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limit]}})
+    web: dict[str, Any] = {"cpu": "100m", "labels": {"app": "web"}}
+    product = _full_node(
+        _sized("low", 0, cpu="100m", annotations={AFFINITY: rule}),
+        *(_sized(name, 9, **web) for name in ("one", "two")),
+    )
+    found = product.evaluate(_sized("incoming", 5, node=None, **web))["preemption"]["candidates"]
+    assert found["n"]["victims"] == ["default/low"]
+
+
 def test_a_budget_that_is_gone_protects_no_more():
     product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
     product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
@@ -271,6 +287,15 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     room = unfit.trials.room_only
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
+
+
+def test_a_pod_that_is_being_resized_leaves_what_it_holds_and_its_like_what_they_request():
+    product = _full_node()
+    plain = product.cluster.pod(_sized("p", 0))
+    held = ContainerResize(requests={"cpu": parse_quantity("2")}, allocated={"cpu": parse_quantity("2")})
+    resized = replace(plain, resize=Resize({plain.spec.containers[0].name: held}, None, {}, infeasible=False))
+    room = RoomFilter((("cpu", 1),), product.cluster.view())
+    assert [room.used_by(pod) for pod in (plain, resized, plain)] == [(1, 1000), (1, 2000), (1, 1000)]
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])

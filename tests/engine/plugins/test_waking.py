@@ -559,6 +559,13 @@ VOLUME_BINDING: Final = [
         True,
         with_volumes({"csi": {"driver": "d"}}),
     ),
+    Change(
+        "5.8 it publishes them as before",
+        csi_driver("d", tracks_capacity=True),
+        csi_driver("d", required=True, tracks_capacity=True),
+        False,
+        with_volumes({"csi": {"driver": "d"}}),
+    ),
     Change("5.8 a pool comes", None, capacity("p", "w"), True),
     Change("5.8 a pool grows", capacity("p", "w", "1Gi"), capacity("p", "w", "2Gi"), True),
     Change("5.8 a pool shrinks", capacity("p", "w", "2Gi"), capacity("p", "w", "1Gi"), False),

@@ -16,6 +16,8 @@ from scheduler.engine.framework.events import (
     pod_update_actions,
     with_node_taint_updates,
 )
+from scheduler.engine.model.pods import ContainerResize, Resize
+from scheduler.engine.syntax.quantity import parse_quantity
 from tests.engine.queueing.build import node, pod
 
 ASSIGNED_POD_UPDATE = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
@@ -112,6 +114,14 @@ def of(cpu, **more):
 )
 def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
     assert pod_update_actions(pod("p", **old), pod("p", **new)) == actions
+
+
+def test_a_request_falls_when_the_resize_ends():
+    asked, two = pod("p", **of("1")), {"cpu": parse_quantity("2")}
+    held = {asked.spec.containers[0].name: ContainerResize(requests=two, allocated=two)}
+    resized = replace(asked, resize=Resize(held, None, {}, infeasible=False))
+    assert pod_update_actions(pod("p", **of("2")), resized) == [Action.UPDATE]
+    assert pod_update_actions(resized, asked) == [Action.UPDATE_POD_SCALE_DOWN]
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,7 @@ def test_a_member_is_not_taken_for_its_group_while_a_check_keeps_it():
     held.add("p")
     assert queue.take("p") is None
     assert (queue.can_pop(), queued.sub_queue) == (False, SubQueue.GATED)
+    assert queue.unschedulable_by_plugin["NodeName", PROFILE] == 1
     held.clear()
     queue.let_through_each((queued.uid,), 0.0)
     assert popped(queue).uid == queued.uid

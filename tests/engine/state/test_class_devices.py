@@ -85,6 +85,7 @@ def cluster(*slices: Json, held: tuple[str, ...] = (), expression: str = _IS_NEW
         pytest.param(
             [
                 of_slice(
+                    device("c", nodeName="gone"),
                     device("d", nodeName="a"),
                     device("e", allNodes=True),
                     device("f", nodeSelector=_ON_B),

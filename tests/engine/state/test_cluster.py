@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.engine.model.nodes import Namespace
+from scheduler.engine.model.nodes import Namespace, decode_node
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
@@ -38,6 +38,17 @@ def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_pla
     told.append(view.state.terms.n_by_annotation)
     driver.lose(pod)
     assert [*told, view.state.terms.n_by_annotation] == [False, True, False]
+
+
+def test_a_node_with_other_annotations_has_changed() -> None:
+    """Rules of the user's read them."""
+    state, versions = ClusterState(), []
+    for owner in ("us", "us", "them"):
+        document = build.node("n")
+        document["metadata"]["annotations"] = {"owner": owner}
+        state.nodes.upsert(decode_node(json.dumps(document).encode(), ("owner",)))
+        versions.append(state.log.version)
+    assert (versions[0] == versions[1], state.log.changed_after(versions[1], 1).tolist()) == (True, [True])
 
 
 def test_a_resource_that_no_node_has_any_more_loses_its_column() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.disks import Disk
+from scheduler.engine.model.disks import GCE_PD, Disk, migrated_terms
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from tests.conformance.product import ProductSubject
 from tests.support import build, storage_objects
 from tests.support.build import Json
@@ -67,9 +68,17 @@ def test_a_disk_that_a_pod_names_itself_takes_room_of_the_driver_that_it_was_mig
 ) -> None:
     limits: dict[str, Any] = {EBS: 2}
     subject.apply(storage_objects.csi_node("n", **limits))
-    pod = with_volumes(disk("awsElasticBlockStore", volumeID="vol-1"), disk("nfs", path="/"), on="n")
+    same = (disk("awsElasticBlockStore", volumeID=name) for name in ("vol-1", "aws://z/vol-1"))
+    pod = with_volumes(*same, disk("nfs", path="/"), on="n")
     subject.apply(pod)
     assert room(subject, EBS)[0] == 1
+
+
+def test_the_zone_in_a_label_of_a_migrated_disk_joins_each_of_its_terms() -> None:
+    own = NodeRequirement(build.HOSTNAME, "In", ("n",))
+    zone = NodeRequirement("topology.gke.io/zone", "In", ("a",))
+    for terms, found in (((NodeTerm((own,), ()),), (own, zone)), (None, (zone,))):
+        assert migrated_terms(GCE_PD, terms, {build.ZONE: "a"}) == (NodeTerm(found, ()),)
 
 
 def test_nodes_have_the_drivers_that_they_say_last(subject: ProductSubject) -> None:

@@ -20,7 +20,7 @@ from scheduler.engine.syntax.quantity_format import Format, binary, parse_format
         pytest.param("12e1", "120", id="exponents are multiples of three"),
         *(
             pytest.param(f"1{end}", f"1{end}", id=end)
-            for end in ("n", "u", "M", "G", "T", "P", "E", "Ti", "Pi", "Ei")
+            for end in ("n", "u", "M", "G", "T", "P", "E", "Ki", "Ti", "Pi", "Ei")
         ),
         pytest.param("-2Gi", "-2Gi", id="negative"),
         pytest.param(2, "2", id="number"),

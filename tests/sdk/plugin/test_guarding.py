@@ -279,9 +279,13 @@ def test_a_guest_may_name_the_only_nodes():
     """In any collection."""
 
     def prefilter(_: Any, context: Any, view: Any) -> Any:
-        return PreFilterResult(RuleFilter(view.n_rows), cast(Any, ["n2"]))
+        return PreFilterResult(RuleFilter(view.n_rows), cast(Any, names))
 
+    names = ["n2"]
     assert cluster(own(prefilter=prefilter)).decide(make_pod()).feasible == ("n2",)
+    names.clear()
+    message = cluster(own(prefilter=prefilter)).decide(make_pod()).message
+    assert message == "0/3 nodes are available: node(s) didn't satisfy plugin Mine."
 
 
 def test_a_guest_is_not_asked_about_pods_without_its_label():

@@ -35,7 +35,7 @@ _SPREAD = [build.spread(ZONE, selector("app=web"))]
 
 
 class Costs:
-    """Replicas of one ReplicaSet in zones, and what is written for them."""
+    """Replicas of one ReplicaSet in zones, with pods of none between them, and what is written."""
 
     def __init__(
         self, *, per_minute: int = 100, acts: bool = True, protected: Sequence[str] = (), **more: Any
@@ -52,6 +52,7 @@ class Costs:
         self.now_s = 0.0
         self._n_seen = 0
         self.documents: dict[str, Json] = {}
+        self.driver.node("other")
 
     def place(
         self, zones: Sequence[str], annotations: Mapping[str, str] | None = None, *, first: int = 0
@@ -69,6 +70,7 @@ class Costs:
             document["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
             document["metadata"].setdefault("annotations", {}).update(annotations or {})
             self.see(document)
+            self.see(build.pod(f"other-{number}", node="other"))
 
     def see(self, document: Json) -> None:
         self._n_seen += 1
@@ -262,6 +264,7 @@ async def test_a_cost_is_logged_or_written_or_written_later(acts: bool, status: 
             async with asyncio.TaskGroup() as group:
                 await writer.write(group)
             assert log.getvalue().count(says) == 2 * leads
+            assert writer.next_s > costs.now_s
             costs.now_s = writer.next_s
         sent = [json.loads(each.body)["metadata"]["annotations"] for each in script.received]
     assert sent == [{DELETION_COST: cost, WRITTEN_DELETION_COST: cost} for cost in ("-2", "-1") if acts]

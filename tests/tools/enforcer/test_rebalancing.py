@@ -63,7 +63,7 @@ def test_a_pod_moves_once_its_better_place_has_held() -> None:
     assert world.check(29.0) is None
     move = world.check(1.0)
     assert move is not None
-    assert (move.node_name, move.why.partition(" is ")[0]) == ("empty", "its score")
+    assert (move.node_name, move.why) == ("empty", "its score is 25 points higher there")
     world.rebalancer.on_result(move, evicted=True, now_s=world.now_s)
     world.state.remove_pod(move.pod.uid)
     assert world.check(59.0) is None

@@ -13,7 +13,7 @@ from scheduler.tools.explain.answers import explain_named_pod
 from scheduler.tools.explain.pending import pending_workloads
 from tests.support import build
 from tests.support.cases.volume_rows import using
-from tests.support.json_cluster import loaded
+from tests.support.json_cluster import encoded, loaded
 from tests.support.storage_objects import claim, storage_class
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
@@ -28,7 +28,7 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
 
 def notes_of(*documents: build.Json) -> list[str]:
     """Return the notes of the explanation of pod p."""
-    answer = explain_named_pod(loaded(*documents), "default", "p")
+    answer = explain_named_pod(loaded(*documents), "default", "p", None)
     assert answer is not None
     return list(answer.notes)
 
@@ -45,6 +45,8 @@ def test_the_note_names_nodes_and_reasons() -> None:
     )
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
     assert notes_of(build.node("a"), pending) == []
+    # A pod that appeared after the cluster was read.
+    assert explain_named_pod(loaded(build.node("a")), "default", "p", encoded(pending)) is not None
 
 
 def test_a_condition_that_contradicts_the_answer_is_noted() -> None:

@@ -47,6 +47,15 @@ async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     assert (n_inside, most_inside) == (0, 1)
 
 
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.5, 4.5), (2.0, 10.0)])
+async def test_an_answer_is_followed_by_a_pause_of_nine_times_its_time(took_s: float, pause_s: float) -> None:
+    now_s = 100.0
+    service = WhatIfService(default_settings(), ClusterState(), now_s=lambda: now_s)
+    async with service.turn():
+        now_s += took_s
+    assert service._paused_until_s == now_s + pause_s
+
+
 async def test_work_in_slices_lets_others_run() -> None:
     """The value is the generator's; between two slices the event loop turns."""
     turns = 0

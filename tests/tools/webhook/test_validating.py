@@ -46,6 +46,7 @@ def in_annotation(affinity: Json) -> Json:
         pytest.param(anti(build.HOSTNAME, EVERYWHERE), (0, 0, 0), id="per node"),
         pytest.param(anti(build.ZONE, None), (0, 0, 1), id="per zone, own namespace"),
         pytest.param(anti(build.ZONE, build.selector("team=a")), (0, 0, 1), id="per zone, one team"),
+        pytest.param(anti(build.ZONE, build.selector("team in a")), (0, 0, 1), id="per zone, some teams"),
         pytest.param(anti(build.ZONE, build.selector("team")), (0, 0, 1), id="per zone, those with a team"),
         pytest.param(anti(build.ZONE, EVERYWHERE), (0, 1, 1), id="per zone, everywhere"),
         pytest.param(anti(build.ZONE, build.selector("!team")), (0, 1, 1), id="all but those with a label"),

@@ -43,7 +43,7 @@ class DeviceUses:
         total, allocated = (amount_at(amounts, rows) for amounts in counted)
         if use is None:
             return allocated, total
-        from_devices = (use[1] == 0) & (total > 0)
+        from_devices = use[1] == 0
         return use[0] + from_devices * (allocated - use[0]), use[1] + from_devices * total
 
 

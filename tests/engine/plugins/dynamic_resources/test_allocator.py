@@ -104,6 +104,14 @@ def test_counters_of_two_drivers_with_equal_pools_are_apart() -> None:
     assert devices_of(allocate(both, wanted)) == ["d", "d"]
 
 
+def test_an_alternative_gives_way_to_the_next_if_the_claim_would_have_too_many_devices() -> None:
+    on_node = slices("x", [{"name": f"d{number}"} for number in range(40)])
+    counts = {"many": 13, "few": 12}
+    alternatives = [{**request(name, count)["exactly"], "name": name} for name, count in counts.items()]
+    wanted = claim([request("q", 20), {"name": "r", "firstAvailable": alternatives}])
+    assert len(devices_of(allocate(on_node, wanted))) == 32
+
+
 def test_equal_devices_are_tried_once() -> None:
     """Two requests for 16 of 31 equal devices fail after few steps; upstream tries 300 million combinations."""
     pool = slices(

@@ -20,6 +20,7 @@ from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import add_other_objects
 from tests.support import build
 from tests.support.json_cluster import loaded
+from tests.support.storage_objects import claim, storage_class, volume
 from tests.support.workloads import workload
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
@@ -139,6 +140,15 @@ def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
     assert add_other_objects(read(pod("a")), cluster) == ""
 
 
+def test_a_claim_is_read_after_what_it_depends_on() -> None:
+    core, cluster = {"apiVersion": "v1"}, loaded()
+    of_class = {"apiVersion": "storage.k8s.io/v1", **storage_class("s", mode="Immediate")}
+    found = read(pod("a"), {**core, **claim("c", "s")}, {**core, **volume("v", "s")}, of_class)
+    add_other_objects(found, cluster)
+    bound = cluster.state.volumes.claim("default/c")
+    assert bound is not None and bound.volume_name == "v"
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
 def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
     devices = {"deviceClassName": "gpu", "count": 2}
@@ -253,8 +263,8 @@ def test_an_exclusive_topology_holds_each_part_together_and_others_off(
         ]
         assert [term["topologyKey"] for (term,) in rules] == ["rack", "rack"]
         ((own,), (exists, others)) = (term["labelSelector"]["matchExpressions"] for (term,) in rules)
-        assert (own["operator"], own["values"]) == ("In", [key])
-        assert (exists["operator"], others["operator"], others["values"]) == ("Exists", "NotIn", [key])
+        assert own == {"key": label, "operator": "In", "values": [key]}
+        assert (exists, others) == ({"key": label, "operator": "Exists"}, {**own, "operator": "NotIn"})
     assert len(keys) == n_parts
 
 

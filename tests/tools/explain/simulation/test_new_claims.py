@@ -43,7 +43,12 @@ def test_the_newest_default_class_counts_and_the_first_of_equals() -> None:
         as_default(storage_class("a"), "2026-01-01T00:00:00Z"),
         storage_class("d"),
     ]
-    assert default_class(state(*classes).volumes) == "b"
+    made = state(*classes).volumes
+    assert default_class(made) == "b"
+    for name, asked, given in (("says-nothing", None, "b"), ("says-none", "", "")):
+        add_claim(made, claim(name, asked))
+        found = made.claim(f"default/{name}")
+        assert found is not None and found.class_name == given
     assert default_class(state(storage_class("d")).volumes) == ""
 
 
