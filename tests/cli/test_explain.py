@@ -128,6 +128,15 @@ async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path,
     assert wrong[2].startswith("--context: found 'third', expected one of ")
 
 
+async def test_a_pod_that_has_failed_is_there(tmp_path: Path, called: Called) -> None:
+    """In a snapshot, and as one of its workload; pods that have succeeded are in none."""
+    failed = build.pod("web-0", owner=build.owned_by("StatefulSet", "web"), node="n", phase="Failed")
+    on = ("--on", recorded(tmp_path, build.node("n"), failed))
+    for name in ("web-0", "sts/web"):
+        code, out, _ = await called("explain", name, *on)
+        assert (code, out.splitlines()[0].split(" (")[0]) == (0, "Pod default/web-0 is finished")
+
+
 async def test_a_form_that_there_is_not_is_one_line(called: Called) -> None:
     code, out, err = await called("explain", "p", "-o", "xml")
     assert (code, out, err.count("\n"), "invalid choice: 'xml'" in err) == (2, "", 1, True)

@@ -9,6 +9,7 @@ from scheduler.engine.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.engine.model.terms import NodeRequirement, RequiredNodeAffinity, Shares
 from scheduler.engine.syntax.selectors import Requirement, Selector
 
+EVERY_POD: Final = "every pod"
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _BINARY: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _COMPARISONS: Final = {"Gt": ">", "Lt": "<"}
@@ -19,7 +20,7 @@ def selector_text(selector: Selector) -> str:
     if selector.is_nothing:
         return "no pod (there is no labelSelector)"
     if selector.is_empty:
-        return "every pod"
+        return EVERY_POD
     return ",".join(requirement_text(requirement) for requirement in selector.requirements)
 
 

@@ -90,7 +90,7 @@ def explain_named_pod(
 
     `stored`: its JSON at the API server, where it may have appeared after the cluster was read.
     """
-    pod = cluster.pods.get((namespace, name))
+    pod = cluster.pods.get((namespace, name)) or cluster.finished.get((namespace, name))
     if pod is None and stored is not None:
         try:
             pod = PodDecoder(cluster.settings.semantics).decode(stored)
@@ -105,8 +105,8 @@ def explain_named_pod(
 
 def explain_workload(cluster: LoadedCluster, workload: OwningWorkload) -> list[Explanation]:
     """Return one explanation of all pending pods that are alike; if none is pending, of one of the others, if any."""
-    pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
-    pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
+    pods = [pod for pod in (*cluster.pods.values(), *cluster.finished.values()) if workload.has(pod)]
+    pending = [pod for pod in pods if not (pod.node_name or pod.terminating or pod.is_terminal)]
     of_workload, found = f"{workload.kind} {workload.name}", []
     for first, *others in alike(pending):
         answer = explain_waiting(cluster, first)

@@ -27,7 +27,7 @@ from scheduler.engine.model.changes import (
     UnselectNode,
 )
 from scheduler.engine.model.volumes import SELECTED_NODE
-from scheduler.engine.model.wording import amount_text, taint_text
+from scheduler.engine.model.wording import EVERY_POD, amount_text, taint_text
 from scheduler.engine.syntax.words import first_names
 from scheduler.tools.explain.formats.explanation import DomainCount, Rule
 
@@ -51,18 +51,18 @@ SUCH_MEMBERS: Final = "each such member"
 def rule_text(rule: Rule) -> str:
     """Return what the rule requires, which pods declare it, and how many nodes it closes."""
     nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
-    pods = f"{rule.selects} in {rule.namespaces}"
+    pods = f"{'' if rule.selects == EVERY_POD else f'with {rule.selects} '}in {rule.namespaces}"
     match rule.kind:
         case "requiredAffinity":
-            return f"The pod's affinity: beside a pod with {pods}, by {rule.topology_key}; {nodes}"
+            return f"The pod's affinity: beside a pod {pods}, by {rule.topology_key}; {nodes}"
         case "requiredAntiAffinity" | "existingAntiAffinity" if rule.share is not None:
             is_own = rule.kind == "requiredAntiAffinity"
             whose = "The pod's anti-affinity" if is_own else "Anti-affinity of running pods"
             share = f"{rule.share.percent}%" if rule.share.percent else "its weight's share"
-            limit = f"per {rule.topology_key} {share} of the pods with {pods}"
+            limit = f"per {rule.topology_key} {share} of the pods {pods}"
             if rule.share.is_of_minimum:
                 minimum = f"{share} of its group's minimum of {rule.share.n_pods}"
-                limit = f"per {rule.topology_key} as many pods with {pods} as {minimum}"
+                limit = f"per {rule.topology_key} as many pods {pods} as {minimum}"
             return f"{whose}: {limit}{_shares_text(rule, rule.share)}; {nodes}"
         case "requiredAntiAffinity":
             return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
@@ -70,15 +70,15 @@ def rule_text(rule: Rule) -> str:
             term = f"Anti-affinity of running pods against {_too_many(rule)} {pods}"
             return f"{term}, by {rule.topology_key}; {nodes}"
         case "topologySpread":
-            return f"The pod's spread of {pods}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
+            return f"The pod's spread of {rule.selects} in {rule.namespaces}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
         case _:
-            return f"{rule.kind}: {pods}, by {rule.topology_key}; {nodes}"
+            return f"{rule.kind}: {rule.selects} in {rule.namespaces}, by {rule.topology_key}; {nodes}"
 
 
 def _too_many(rule: Rule) -> str:
     """Return the start of a phrase for the pods that exclude the pod: any, or more than a number of them."""
     most = max((domain.most or 0 for domain in rule.domains), default=0)
-    return f"more than {most} pod{'' if most == 1 else 's'} with" if most else "pods with"
+    return f"more than {most} pod{'' if most == 1 else 's'}" if most else "pods"
 
 
 def _shares_text(rule: Rule, share: Share) -> str:

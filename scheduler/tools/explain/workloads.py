@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import deployment_of
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.sentences import reason_in
 
 #: kubectl's short names by kind.
 _SHORT: Final = {
@@ -26,7 +27,7 @@ _KINDS_AS_WRITTEN: Final = {
     for kind, short in _SHORT.items()
     for written in (short, kind.lower(), f"{kind.lower()}s", "po" if kind == "Pod" else short)
 }
-#: Each pod of these has a spec of its own.
+#: Each pod of these has a spec of its own, with its node or its claims: those that were refused alike are alike.
 _SPECS_DIFFER: Final = ("StatefulSet", "DaemonSet")
 _EXPECTED: Final = "POD, NAMESPACE/POD, or a workload such as deploy/NAME; use -f FILE to explain a manifest"
 #: What kubectl calls kinds whose objects are no workloads.
@@ -79,10 +80,17 @@ def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
     # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
         kind, namespace, name = workload_of(pod)
-        spec = 0 if kind in _SPECS_DIFFER else id(pod.spec)
-        own = (kind, namespace, "" if pod.owner is None else name)
+        spec = _last_reason(pod) if kind in _SPECS_DIFFER else id(pod.spec)
+        # Rules of other pods select some labels and not others; those of one controller's pods are alike.
+        own = (kind, namespace, frozenset(pod.labels.items()) if pod.owner is None else name)
         groups.setdefault((*own, spec, pod.scheduler_name, pod.gates, pod.priority), []).append(pod)
     return list(groups.values())
+
+
+def _last_reason(pod: Pod) -> str:
+    """Return why its scheduler last put the pod back, as all pods have it that wait for the same."""
+    condition = pod.scheduled_condition
+    return "" if condition is None or condition.status != "False" else reason_in(condition.message)
 
 
 def kind_of(text: str) -> str | None:

@@ -241,3 +241,12 @@ EXPRESSIONS = [("a", "NotIn", ("x",)), ("b", "Exists", ()), ("c", "DoesNotExist"
 def test_selectors_namespaces_and_amounts_are_written_as_kubectl_takes_them(found: str, text: str) -> None:
     """Or in words where it cannot. Amounts are exact if the quantity is short, else rounded up."""
     assert found == text
+
+
+def test_a_rule_about_all_pods_of_a_namespace_names_no_labels() -> None:
+    alone = build.affinity(anti_required=[build.term(build.ZONE, {})])
+    cluster = Cluster(zoned("a1"), [web("other", "a1")])
+    (rule,) = cluster.explain(build.pod("p", affinity=alone)).rules
+    assert rule.text == (
+        "The pod's anti-affinity: not beside pods in namespace default, by topology.kubernetes.io/zone; closes 1 node"
+    )

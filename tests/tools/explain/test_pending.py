@@ -23,9 +23,12 @@ from tests.support.json_cluster import decoded, loaded
 from tests.support.storage_objects import claim
 
 
+OURS = {"schedulerName": "affinity-scheduler"}
+
+
 def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
-    spec, controller = {"schedulerName": "affinity-scheduler"}, {**build.owned_by(kind, owner), "uid": "u"}
-    return build.pod(name, spec=spec, owner=controller, **more)
+    controller = {**build.owned_by(kind, owner), "uid": "u"}
+    return build.pod(name, spec=OURS, owner=controller, **more)
 
 
 NODE = build.node("n", allocatable={"cpu": "1"})
@@ -64,6 +67,38 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
         pod["metadata"]["creationTimestamp"] = f"2026-01-02T03:04:0{9 - number}Z"
     assert rows(loaded(NODE, *pods)) == [("sts/db", 3)]
     assert explained == ["db-2"]
+
+
+def test_pods_of_a_daemon_set_that_were_refused_otherwise_are_not_alike(explained: list[str]) -> None:
+    """Each is for one node: what keeps it out there says nothing of the others."""
+    pods = []
+    for name, reason in (("a", "Insufficient cpu"), ("b", "node(s) had untolerated taint(s)"), ("c", "")):
+        named = build.affinity(node_required=[build.node_term(named=[f"in {name}"])])
+        pods.append(owned(f"agent-{name}", "DaemonSet", "agent", cpu="2", affinity=named))
+        others = "2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+        message = f"0/3 nodes are available: 1 {reason}, {others}."
+        pods[-1]["status"]["conditions"] = [build.unscheduled(message)] if reason else []
+    nodes = [
+        build.node("a", allocatable={"cpu": "1"}),
+        build.node("b", taints=["spot:NoSchedule"]),
+        build.node("c"),
+    ]
+    cluster = loaded(*nodes, *pods)
+    assert [row.reason for row in pending_workloads(cluster).workloads] == [
+        "node(s) didn't satisfy plugin(s) [NodeAffinity], Insufficient cpu",
+        "node(s) didn't satisfy plugin(s) [NodeAffinity], node(s) had untolerated taint(s)",
+        "it fits; affinity-scheduler has not placed it yet",
+    ]
+    assert explained == ["agent-a", "agent-b", "agent-c"]
+
+
+def test_pods_without_a_controller_are_alike_by_their_labels_too() -> None:
+    """The running pod keeps one of them away, and not the other."""
+    apart = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=b"))])
+    runs = owned("runs", owner="db", node="n", affinity=apart)
+    pods = [build.pod(name, labels={"app": name}, spec=OURS) for name in "ab"]
+    found = pending_workloads(loaded(NODE, runs, *pods)).workloads
+    assert [(row.pod, row.state) for row in found] == [("a", "schedulable"), ("b", "unschedulable")]
 
 
 def test_what_is_not_explained_has_what_its_scheduler_said(

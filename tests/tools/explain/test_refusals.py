@@ -33,7 +33,7 @@ from tests.support.json_cluster import (
 )
 from tests.support.storage_objects import claim, storage_class
 from tests.support.workloads import workload
-from tests.tools.explain.told import case, check, texts, told
+from tests.tools.explain.told import case, check, kinds_of, texts, told
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
@@ -258,6 +258,28 @@ def test_what_refuses_a_pod_is_told_with_what_would_help(
     cluster: Cluster, pod: Json, kinds: str, snapshot: SnapshotAssertion
 ) -> None:
     check(cluster, pod, kinds, snapshot)
+
+
+CHEAP = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}}
+
+
+@pytest.mark.parametrize(
+    ("on_a", "on_b", "helps"),
+    [
+        pytest.param({}, CHEAP, True, id="the cheapest"),
+        pytest.param(CHEAP, {"phase": "Running"}, False, id="another is cheaper"),
+        pytest.param({"phase": "Running"}, {}, True, id="one that has not started"),
+        pytest.param({}, {}, False, id="the last of those that are alike"),
+    ],
+)
+def test_a_rollout_takes_the_pod_that_its_controller_deletes_first(
+    on_a: Json, on_b: Json, *, helps: bool
+) -> None:
+    """The new pod may go to zone b alone."""
+    old = [of_revision(1, "old-2", "a1", cpu="2", **on_a), of_revision(1, "old-1", "b1", cpu="2", **on_b)]
+    new = of_revision(2, "new", cpu="1", node_selector={ZONE: "b"})
+    answer = Cluster(zoned("a1 b1", allocatable={"cpu": "2"}), old).explain(new)
+    assert ("RollOutInPlace" in kinds_of(answer)) == helps
 
 
 def test_a_nodes_name_that_is_too_long_for_a_label_is_cut() -> None:

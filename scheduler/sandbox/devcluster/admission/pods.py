@@ -158,15 +158,22 @@ def default_pod_spec(spec: JsonObject) -> None:
         # In Go empty text equals an absent field.
         if spec.get(name) in (None, ""):
             spec[name] = value
+    requested: set[str] = set()
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or []:
             port["protocol"] = port.get("protocol") or "TCP"
             if spec.get("hostNetwork") and port.get("containerPort"):
-                port.setdefault("hostPort", port["containerPort"])
+                port["hostPort"] = port.get("hostPort") or port["containerPort"]
         resources = container.get("resources") or {}
         if limits := resources.get("limits"):
             # A limit is the default of its request.
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        requested |= (resources.get("requests") or {}).keys()
+    resources = spec.get("resources") or {}
+    if limits := resources.get("limits"):
+        # So is that of the pod as a whole, but for what its containers request.
+        own = {name: limits[name] for name in limits if name.startswith("hugepages-") or name not in requested}
+        resources["requests"] = {**own, **(resources.get("requests") or {})}
 
 
 def _add_default_tolerations(spec: JsonObject) -> None:

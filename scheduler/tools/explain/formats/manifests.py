@@ -1,7 +1,7 @@
 """
 Makes the pods that a manifest would create, as the controllers would.
 
-A Deployment's pods belong to a new revision, unless `of_revision` names theirs.
+Pods belong to a new revision, unless `of_revision` names theirs.
 
 Source: pkg/controller/{deployment,statefulset,daemon,job} (1.36).
 """
@@ -51,8 +51,17 @@ KINDS: Final = {
 }
 #: Those whose selector the user writes; the controller makes that of a Job.
 _SELECTING: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
-#: Stands in for the pod-template-hash of a Deployment's new pods.
-NEW_REVISION: Final = "new-revision"
+#: The label with the revision of the pods, by kind, and what stands in for that of new pods: no two workloads share it.
+REVISION_KEYS: Final = {
+    "Deployment": REVISION_KEY,
+    "StatefulSet": "controller-revision-hash",
+    "DaemonSet": "controller-revision-hash",
+}
+_NEW_REVISION: Final = "new-revision-of"
+#: Labels with the UID of the pods' Job.
+_JOB_KEYS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+#: Labels whose values are made up here.
+MADE_UP_LABELS: Final = frozenset({*REVISION_KEYS.values(), *_JOB_KEYS})
 #: Taints that the DaemonSet controller lets its pods tolerate, and their effects.
 _DAEMONS_TOLERATE: Final = {
     "node.kubernetes.io/not-ready": "NoExecute",
@@ -125,14 +134,16 @@ class Manifest:
         return None if found is None else found.key
 
     def of_revision(self, revision: str) -> Manifest:
-        """Return the Deployment's manifest with pods of the ReplicaSet whose pod-template-hash is `revision`."""
+        """Return the manifest of a kind with revisions, with pods of this one."""
+        made = replace(self, labels={**self.labels, REVISION_KEYS[self.kind]: revision})
+        if self.kind != "Deployment":
+            return made
         spec = as_mapping((self.owner or {}).get("spec"), "spec")
-        owner = _replica_set(spec.get("selector"), self.namespace, self.name, revision)
-        return replace(self, labels={**self.labels, REVISION_KEY: revision}, owner=owner)
+        return replace(made, owner=_replica_set(spec.get("selector"), self.namespace, self.name, revision))
 
     def pod(self, number: int, node_name: str = "") -> Json:
         """Return the pod of this ordinal, from 0, as the API server stores it; of a DaemonSet the named node's."""
-        name = self._pod_name(number)
+        name = self.pod_name(number)
         labels = {**self.labels, **self._ordinal_labels(name, number + self.first_ordinal)}
         metadata: dict[str, object] = {
             "name": name,
@@ -156,7 +167,7 @@ class Manifest:
 
         Source: pkg/controller/statefulset/stateful_set_utils.go, pkg/controller/volume/ephemeral (kubernetes 1.36).
         """
-        pod_name = self._pod_name(number)
+        pod_name = self.pod_name(number)
         owner = {"ownerReferences": [{"uid": self._pod_uid(pod_name), "controller": True}]}
         claims: list[tuple[str, ClaimTemplate, Json]] = [
             *((f"{one.name}-{pod_name}", one, {}) for one in self.claim_templates),
@@ -185,7 +196,8 @@ class Manifest:
             *others,
         ]
 
-    def _pod_name(self, number: int) -> str:
+    def pod_name(self, number: int) -> str:
+        """Return the name of the pod of this ordinal, from 0."""
         is_first = self.kind == "Pod" and not number
         return self.name if is_first else f"{self.name.removesuffix('-')}-{number + self.first_ordinal}"
 
@@ -344,9 +356,10 @@ def _claim_template(found: object, field: str, name: str) -> ClaimTemplate:
 
 def _controller_labels(kind: str, name: str) -> dict[str, str]:
     """Return the labels that the controller gives all its pods."""
-    if kind == "Deployment":
-        return {REVISION_KEY: NEW_REVISION}
-    return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
+    if kind in REVISION_KEYS:
+        return {REVISION_KEYS[kind]: f"{_NEW_REVISION}-{name}"}
+    named = {"batch.kubernetes.io/job-name": name, "job-name": name}
+    return {**named, **dict.fromkeys(_JOB_KEYS, f"not-created-{name}")} if kind == "Job" else {}
 
 
 def _replicas(kind: str, spec: Json) -> int:
@@ -363,7 +376,7 @@ def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
     """Return the pods' controller; for a Deployment, its new ReplicaSet."""
     selector = spec.get("selector") or {}
     if kind == "Deployment":
-        return _replica_set(selector, namespace, name, NEW_REVISION)
+        return _replica_set(selector, namespace, name, f"{_NEW_REVISION}-{name}")
     return {
         "apiVersion": KINDS[kind],
         "kind": kind,

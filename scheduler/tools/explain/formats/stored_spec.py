@@ -10,10 +10,12 @@ Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds (kubernetes 1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.syntax.match_label_keys import Json, merged_affinity, merged_spread
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_AFTER_S: Final = 300
@@ -43,6 +45,7 @@ def stored_spec(spec: Json, labels: Json, semantics: Semantics) -> Json:
         containers = spec.get(field)
         if isinstance(containers, list):
             stored[field] = [_stored_container(container, on_host=on_host) for container in containers]
+    stored["resources"] = _with_pod_requests(stored)
     stored["tolerations"] = _with_default_tolerations(spec.get("tolerations") or [])
     return stored
 
@@ -60,10 +63,37 @@ def _stored_container(container: object, *, on_host: bool) -> object:
     ports = container.get("ports")
     if on_host and isinstance(ports, list):
         stored["ports"] = [
-            {"hostPort": port.get("containerPort"), **port} if isinstance(port, Mapping) else port
+            {**port, "hostPort": port.get("hostPort") or port.get("containerPort")}
+            if isinstance(port, Mapping)
+            else port
             for port in ports
         ]
     return stored
+
+
+def _with_pod_requests(spec: Json) -> object:
+    """
+    Return the resources of the pod as a whole; a limit is the request of what no container requests.
+
+    Containers may request fewer huge pages than the pod, which are reserved all the same.
+    """
+    resources = spec.get("resources")
+    limits = mapping_or_empty(mapping_or_empty(resources).get("limits"))
+    if not isinstance(resources, Mapping) or not limits:
+        return resources
+    containers = [spec.get(field) for field in ("containers", "initContainers")]
+    of_containers = {
+        name
+        for container in chain.from_iterable(each for each in containers if isinstance(each, list))
+        for name in mapping_or_empty(mapping_or_empty(mapping_or_empty(container).get("resources")).get("requests"))
+    }
+    missing = {
+        name: limit
+        for name, limit in limits.items()
+        if name not in of_containers or name.startswith("hugepages-")
+    }
+    requests = resources.get("requests") or {}
+    return {**resources, "requests": {**missing, **requests}} if isinstance(requests, Mapping) else resources
 
 
 def _with_default_tolerations(tolerations: object) -> object:

@@ -7,7 +7,9 @@ machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, assert_never
@@ -45,6 +47,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import (
     anti_affinity_across_revisions,
     declares_any,
+    deployment_of,
     is_other_revision,
     keyed_anti_affinity,
     keyed_spread,
@@ -56,6 +59,8 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.new_claims import freed_claims
 from scheduler.tools.explain.simulation.watch_events import applied
 
+#: A pod-deletion-cost.
+_COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
 
 
@@ -116,9 +121,8 @@ def _events_of(change: Change, pod: Pod, state: ClusterState) -> Iterator[WatchE
         case RollOutInPlace():
             placed = (known.pod for known in state.placed.values())
             old = [other for other in placed if is_other_revision(pod, other) and not other.terminating]
-            # As the ReplicaSet controller does of pods that are alike.
             if old:
-                yield from _leaving(max(old, key=lambda other: (other.created, other.name)).uid, state)
+                yield from _leaving(_first_deleted(old, state).uid, state)
         case UnselectNode():
             if (volume_claim := state.volumes.claim(f"{change.namespace}/{change.claim}")) is not None:
                 yield ObjectSeen(replace(volume_claim, selected_node=None))
@@ -143,6 +147,26 @@ def _events_of(change: Change, pod: Pod, state: ClusterState) -> Iterator[WatchE
                 yield NodeSeen(_changed_node(node, change))
         case _:
             assert_never(change)
+
+
+def _first_deleted(pods: Sequence[Pod], state: ClusterState) -> Pod:
+    """
+    Return the pod of a Deployment that its ReplicaSet's controller deletes first; all that run count as ready.
+
+    Source: controller_utils.go, ActivePodsWithRanks (kubernetes 1.36).
+    """
+    n_related = Counter(
+        known.row
+        for known in state.placed.values()
+        if (known.pod.namespace, deployment_of(known.pod)) == (pods[0].namespace, deployment_of(pods[0]))
+    )
+
+    def rank(pod: Pod) -> tuple[bool, int, int]:
+        cost = int(pod.deletion_cost) if _COST.fullmatch(pod.deletion_cost) else 0
+        return pod.phase != "Pending", cost, -n_related[state.placed[pod.uid].row]
+
+    first = min(map(rank, pods))
+    return max((pod for pod in pods if rank(pod) == first), key=lambda pod: (pod.created, pod.name))
 
 
 def _leaving(uid: str, state: ClusterState) -> Iterator[WatchEvent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 import msgspec
@@ -20,7 +20,6 @@ from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import SELECTED_BY_LABELS, SELECTED_BY_MAP
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
@@ -29,7 +28,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.match_label_keys import Json
 from scheduler.engine.syntax.words import counted, first_names
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.formats.manifests import MADE_UP_LABELS, REVISION_KEYS, Manifest
 from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.new_claims import (
     TEMPLATE,
@@ -47,7 +46,7 @@ _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 _SHOWN_REFUSALS: Final = 5
 #: Upstream's flag --pod-max-in-unschedulable-pods-duration.
 _MAX_IN_UNSCHEDULABLE_S: Final = 300.0
-#: Running revisions of a Deployment that a manifest is compared with.
+#: Running revisions of a workload that a manifest is compared with.
 _MAX_REVISIONS: Final = 8
 
 
@@ -62,12 +61,11 @@ class LoadedCluster:
         self.kinds = kinds_for(settings)
         if all(watched.asked_by is not Asker.PREEMPTION for watched in self.kinds):
             self.kinds += kinds_asked_by(Asker.PREEMPTION)
-        #: Pods that have not finished, by namespace and name.
+        #: Pods by namespace and name: those that have not finished, and those that have.
         self.pods: dict[tuple[str, str], Pod] = {}
+        self.finished: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
         self.malformed: Counter[str] = Counter()
-        #: Failed pods that a kubelet rejected.
-        self._refused: list[Pod] = []
         #: On the clock by which the state's kubelet refusals end.
         self.now_s = 0.0
         #: Called with a few words about what takes long, at its end with none.
@@ -83,7 +81,7 @@ class LoadedCluster:
     def copy(self) -> LoadedCluster:
         """Return a copy that changes on its own."""
         copy = LoadedCluster(self.settings, self.state.copy())
-        copy.pods, copy.malformed, copy._refused = dict(self.pods), self.malformed.copy(), [*self._refused]
+        copy.pods, copy.finished, copy.malformed = dict(self.pods), dict(self.finished), self.malformed.copy()
         copy.leases, copy.now_s, copy.on_step = self.leases, self.now_s, self.on_step
         copy.assumptions, copy._claim_templates = dict(self.assumptions), dict(self._claim_templates)
         return copy
@@ -103,10 +101,9 @@ class LoadedCluster:
 
     def apply(self, seen: Stimulus | None) -> None:
         """Add the stimulus's object to the cluster."""
-        if isinstance(seen, PodSeen) and not seen.pod.is_terminal:
-            self.pods[seen.pod.namespace, seen.pod.name] = seen.pod
-        elif isinstance(seen, PodSeen) and seen.pod.kubelet_refusal:
-            self._refused.append(seen.pod)
+        if isinstance(seen, PodSeen):
+            pods = self.finished if seen.pod.is_terminal else self.pods
+            pods[seen.pod.namespace, seen.pod.name] = seen.pod
         if isinstance(seen, WatchEvent):
             apply_event(self.state, seen)
         elif seen is not None:
@@ -118,10 +115,13 @@ class LoadedCluster:
 
     def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
         """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. See `create_pod`."""
-        if manifest.kind == "Deployment":
+        if manifest.kind in ("Deployment", "StatefulSet"):
             manifest = self._of_running_revision(manifest)
         if not manifest.is_daemon_set:
-            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+            # Those of a StatefulSet follow the ordinals that run, whose claims are taken.
+            running = {pod.name for pod in self.running_pods(manifest) if manifest.kind == "StatefulSet"}
+            numbers = (number for number in count() if manifest.pod_name(number) not in running)
+            return [self.create_pod(manifest, number) for number in islice(numbers, n_replicas)]
         spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
         takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
@@ -152,6 +152,8 @@ class LoadedCluster:
                 self._claim_templates[key] = made
                 known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
                 self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
+        if (runtime := manifest.spec.get("runtimeClassName")) and not pod.spec.overhead:
+            self.assumptions[f"RuntimeClass {runtime} is not read: its overhead and its nodes do not count"] = None
         pod, device_claims = with_claims(pod, self._claim_templates)
         for device_claim in device_claims:
             apply_event(self.state, ObjectSeen(device_claim))
@@ -159,7 +161,7 @@ class LoadedCluster:
 
     def running_pods(self, manifest: Manifest) -> list[Pod]:
         """Return the placed pods of its namespace with its template's labels; a bare Pod by name."""
-        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
+        labels = {key: value for key, value in manifest.labels.items() if key not in MADE_UP_LABELS}
         return [
             placed.pod
             for placed in self.state.placed.values()
@@ -170,12 +172,12 @@ class LoadedCluster:
 
     def _of_running_revision(self, manifest: Manifest) -> Manifest:
         """Return the manifest as the running revision with its spec, if there is one: that gets further replicas."""
-        running = {
-            pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
-        }
+        key = REVISION_KEYS[manifest.kind]
+        running = {pod.labels[key]: pod for pod in self.running_pods(manifest) if key in pod.labels}
         for revision, pod in islice(running.items(), _MAX_REVISIONS):
-            same = manifest.of_revision(revision)
-            if self._decoder.decode(msgspec.json.encode(same.pod(0))).spec.is_like(pod.spec):
+            same, ordinal = manifest.of_revision(revision), pod.name.rpartition("-")[2]
+            number = int(ordinal[:9]) - manifest.first_ordinal if ordinal.isdecimal() else 0
+            if self._decoder.decode(msgspec.json.encode(same.pod(number))).spec.is_like(pod.spec):
                 return same
         return manifest
 
@@ -229,7 +231,11 @@ class LoadedCluster:
 
     def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
         """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
-        latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
+        latest = {
+            refused.node_name: refused
+            for refused in self.finished.values()
+            if refused.kubelet_refusal and refused.spec is pod.spec
+        }
         if not latest:
             return ()
         named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]

@@ -19,6 +19,8 @@ from tests.support import workloads as support
 from tests.support.build import Json
 from tests.support.json_cluster import loaded
 
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
 
 def workload(kind: str, n_replicas: int | None = None, spec: Json | None = None, **template: Any) -> Json:
     """Return the workload web of pods with these keywords of build.pod."""
@@ -35,20 +37,20 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
     made = parse(workload("Deployment", 3, labels={"app": "web"}, spread=[spread]))
     pod = made.pod(0)
     assert made.n_replicas == 3
-    assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision"}
+    assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision-of-web"}
     (constraint,) = pod["spec"]["topologySpreadConstraints"]
     assert constraint["labelSelector"]["matchExpressions"] == [
-        {"key": "pod-template-hash", "operator": "In", "values": ["new-revision"]}
+        {"key": "pod-template-hash", "operator": "In", "values": ["new-revision-of-web"]}
     ]
     (owner,) = pod["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web-new-revision", True)
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web-new-revision-of-web", True)
     assert made.owner["spec"]["selector"]["matchLabels"] == {
         "app": "web",
-        "pod-template-hash": "new-revision",
+        "pod-template-hash": "new-revision-of-web",
     }
 
 
-@pytest.mark.parametrize(("cpu", "revision"), [("1", "running"), ("2", "new-revision")])
+@pytest.mark.parametrize(("cpu", "revision"), [("1", "running"), ("2", "new-revision-of-web")])
 def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str) -> None:
     """Unless the manifest has another template. The API server adds labels to the running pods."""
     anti = build.affinity(anti_required=[build.term("kubernetes.io/hostname", build.selector("app=web"))])
@@ -65,6 +67,28 @@ def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str)
     assert pod.owner.name == f"web-{revision}"
 
 
+def test_further_pods_of_a_stateful_set_follow_those_that_run() -> None:
+    """They take none of their claims, and are of the same revision; the second one is missing, and comes first."""
+    data = {"metadata": {"name": "data"}, "spec": CLAIM_SPEC}
+    keyed = build.spread(build.ZONE, build.selector("app=db"), match_label_keys=["controller-revision-hash"])
+    document = workload(
+        "StatefulSet", labels={"app": "db"}, spread=[keyed], spec={"volumeClaimTemplates": [data]}
+    )
+    manifest = parse(document).of_revision("running")
+    running = [{"kind": "Pod", **manifest.pod(number)} for number in (0, 2)]
+    for pod in running:
+        pod["spec"] |= {"nodeName": "n"}
+    pods = loaded(build.node("n"), *running).create_pods(parse(document), 2)
+    assert [(pod.name, pod.labels["controller-revision-hash"]) for pod in pods] == [
+        ("web-1", "running"),
+        ("web-3", "running"),
+    ]
+    assert [volume.claim_name(pod.name) for pod in pods for volume in pod.spec.claim_volumes] == [
+        "data-web-1",
+        "data-web-3",
+    ]
+
+
 def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
     made = parse(workload("StatefulSet", 2, labels={"app": "db"}))
     assert [made.pod(number)["metadata"]["name"] for number in range(2)] == ["web-0", "web-1"]
@@ -72,6 +96,7 @@ def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
         "app": "db",
         "statefulset.kubernetes.io/pod-name": "web-1",
         "apps.kubernetes.io/pod-index": "1",
+        "controller-revision-hash": "new-revision-of-web",
     }
 
 
@@ -156,6 +181,7 @@ def test_replicas_of_a_saved_pod_are_new_and_have_distinct_names_and_uids(
 
 
 LIMITED = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+OF_THE_POD = {"limits": {"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}
 KEYED = {**build.term(build.ZONE, build.selector("tier=front")), "matchLabelKeys": ["app", "absent"]}
 
 
@@ -165,6 +191,12 @@ KEYED = {**build.term(build.ZONE, build.selector("tier=front")), "matchLabelKeys
         pytest.param({}, {}, id="nothing said"),
         pytest.param({"resources": LIMITED}, {}, id="limits"),
         pytest.param({"ports": [{"containerPort": 80}]}, {"hostNetwork": True}, id="host network"),
+        pytest.param(
+            {"ports": [{"containerPort": 80, "hostPort": 0}]}, {"hostNetwork": True}, id="a host port of 0"
+        ),
+        pytest.param(
+            {"resources": {"requests": {"cpu": "1"}}}, {"resources": OF_THE_POD}, id="limits of the pod"
+        ),
         pytest.param(
             {},
             {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
@@ -181,12 +213,28 @@ def test_a_pods_spec_is_what_the_embedded_api_server_would_store(container: Json
     cluster = DevCluster()
     stored = cluster.store.create(POD, "default", document)["spec"]
     made: Any = parse(document).pod(0)["spec"]
-    for field in ("affinity", "tolerations", "hostNetwork"):
+    for field in ("affinity", "tolerations", "hostNetwork", "resources"):
         assert made.get(field) == stored.get(field), field
     for ours, theirs in zip(made["containers"], stored["containers"], strict=True):
         assert ours.get("resources", {}).get("requests") == theirs.get("resources", {}).get("requests")
         ports = [[port.get("hostPort") for port in c.get("ports") or ()] for c in (ours, theirs)]
         assert ports[0] == ports[1]
+
+
+def test_limits_of_a_pod_as_a_whole_are_requests_of_what_no_container_requests() -> None:
+    document = workload("Deployment", cpu="1")
+    document["spec"]["template"]["spec"]["resources"] = OF_THE_POD
+    requests = parse(document).pod(0)["spec"]["resources"]["requests"]
+    assert requests == {"memory": "1Gi", "hugepages-2Mi": "4Mi"}
+
+
+def test_a_runtime_class_which_may_ask_for_more_is_told() -> None:
+    cluster, document = loaded(build.node("n")), workload("Deployment")
+    document["spec"]["template"]["spec"]["runtimeClassName"] = "kata"
+    cluster.create_pods(parse(document), 2)
+    assert [*cluster.assumptions] == [
+        "RuntimeClass kata is not read: its overhead and its nodes do not count"
+    ]
 
 
 def named(kind: str, api_version: str = "v1", **spec: object) -> Json:
@@ -232,9 +280,6 @@ def test_an_invalid_manifest_is_reported_with_its_field(document: object, messag
     with pytest.raises(ManifestError) as caught:
         parse(document)
     assert message in str(caught.value)
-
-
-CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
 def test_a_stateful_set_makes_a_claim_of_each_template_for_each_pod() -> None:
