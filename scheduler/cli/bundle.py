@@ -9,9 +9,11 @@ log, Lease and events, each bounded in bytes. MANIFEST.txt lists them, and says 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
+from scheduler.cli.flag_kinds import file_name
 from scheduler.cli.snapshot import add_plugin_arguments
 from scheduler.cli.ui import add_scheduler_arguments
 from scheduler.errors import SettingsError
@@ -22,7 +24,12 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help='file to write, a .tar.gz ("-": print it)'
+        "-o",
+        "--output",
+        type=partial(file_name, "-o"),
+        metavar="FILE",
+        required=True,
+        help='file to write, a .tar.gz ("-": print it)',
     )
     parser.add_argument(
         "--url",

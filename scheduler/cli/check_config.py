@@ -2,15 +2,22 @@
 
 import argparse
 import sys
+from functools import partial
 
 from scheduler.cli import settings_flags
+from scheduler.cli.flag_kinds import file_name
 from scheduler.daemon.settings.feature_gates import DEFAULT_VERSION
 from scheduler.errors import SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("config", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
+    parser.add_argument(
+        "config",
+        type=partial(file_name, "FILE"),
+        metavar="FILE",
+        help='a KubeSchedulerConfiguration, "-" for standard input',
+    )
     settings_flags.add_plugins(parser)
     settings_flags.add_semantics(parser, DEFAULT_VERSION)
 

@@ -49,6 +49,13 @@ def add_choice(
     container.add_argument(flag, choices=choices, default=default, help=f"{text} {_DEFAULT}")
 
 
+def file_name(flag: str, text: str) -> str:
+    """Return the value of a flag that names a file. Raises SettingsError for '', which would be the current folder."""
+    if not text:
+        raise SettingsError(flag, "", "''", "the name of a file")
+    return text
+
+
 def number(flag: str, text: str, *, allowed: range, expected: str) -> int:
     """Return the value of a flag with a whole number. Raises SettingsError if it is not allowed."""
     try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+from scheduler.cli.flag_kinds import file_name
 from scheduler.daemon.settings.feature_gates import (
     KNOWN_VERSIONS,
     RequestedSemantics,
@@ -22,7 +25,7 @@ def add_config(parser: argparse.ArgumentParser, text: str) -> None:
 def add_plugins(parser: argparse.ArgumentParser) -> None:
     """Add --plugins."""
     own = "plugins of your own, which the configuration can name; may be repeated"
-    _add_list(parser, "--plugins", "FILE|FOLDER", own)
+    _add_list(parser, "--plugins", "FILE|FOLDER", own, partial(file_name, "--plugins"))
 
 
 def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the API server") -> None:
@@ -34,8 +37,10 @@ def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the A
     )
 
 
-def _add_list(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
-    parser.add_argument(flag, metavar=metavar, action="append", default=[], help=text)
+def _add_list(
+    parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, kind: Callable[[str], str] = str
+) -> None:
+    parser.add_argument(flag, type=kind, metavar=metavar, action="append", default=[], help=text)
 
 
 def settings(args: argparse.Namespace) -> Settings:

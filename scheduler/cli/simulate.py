@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_manifest_argument(what, "the manifest")
     what.add_argument(
         "--drain",
+        action="extend",
         metavar="NODE",
         nargs="+",
         help="say where the pods of these nodes would go, and in which order PodDisruptionBudgets let them; names"

@@ -7,8 +7,10 @@ The file is a recording of the first lists: `scheduler.tools.explain.formats.rec
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from scheduler.cli import settings_flags
+from scheduler.cli.flag_kinds import file_name
 from scheduler.cli.source_flags import add_cluster_arguments
 
 
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
+        type=partial(file_name, "-o"),
         metavar="FILE",
         default="-",
         help='file to write, compressed if its name ends in .gz ("-", the default: print)',

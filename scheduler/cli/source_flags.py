@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from typing import Final
 
 from scheduler.cli import server_flags, settings_flags
-from scheduler.cli.flag_kinds import add, add_output
+from scheduler.cli.flag_kinds import add, add_output, file_name
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -15,7 +16,8 @@ _DEFAULT_NAMESPACE: Final = "default"
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the cluster, the configuration and the output format."""
     parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
-    add(parser, "--on", "SNAPSHOT", None, "read a file made by `snapshot` or `bundle` instead of a cluster")
+    snapshot = "read a file made by `snapshot` or `bundle` instead of a cluster"
+    add(parser, "--on", "SNAPSHOT", None, snapshot, file_name)
     add_cluster_arguments(parser)
     settings_flags.add_config(
         parser, "the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler"
@@ -30,6 +32,7 @@ def add_manifest_argument(parser: argparse._ActionsContainer, text: str) -> None
     parser.add_argument(
         "-f",
         "--filename",
+        type=partial(file_name, "-f"),
         metavar="FILE",
         action="append",
         help=f'{text}: a file, a folder, a URL, or "-" for standard input; may be repeated',

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.cli import check_config
 from scheduler.daemon.settings.loading import parse_settings
+from scheduler.errors import SettingsError
 from tests.daemon.settings.configurations import HEAD
 
 
@@ -42,6 +43,11 @@ def test_every_problem_is_printed(more, flags, tmp_path, capsys, snapshot):
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 2 if more else 1)
     assert err.replace(str(path), "FILE") == snapshot
+
+
+def test_no_name_is_no_file_of_defaults():
+    with pytest.raises(SettingsError, match="^FILE: found '', expected the name of a file$"):
+        run("")
 
 
 def test_a_dash_reads_standard_input(monkeypatch, capsys, snapshot):

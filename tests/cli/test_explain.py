@@ -162,10 +162,13 @@ async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called)
         ("p", "--on", "absent.json"),
         ("-A", "--on", ""),
         ("-f", "absent.yaml"),
+        ("-f", ""),
+        ("-f", "x" * 300),
+        ("p", "--plugins", ""),
         ("p", "--kubeconfig", "absent"),
         ("p", "--config", "absent.yaml"),
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments)[:40],
 )
 async def test_bad_arguments_are_one_line(
     arguments: tuple[str, ...],

@@ -136,6 +136,8 @@ NOT_MANIFESTS = {
     "a volume whose name is a list": f"{POD}spec: {{volumes: [{{name: []}}]}}\n",
     "a Service whose selector is no text": f"{POD}spec: {{}}\n---\nkind: Service\napiVersion: v1\n"
     "metadata: {name: s}\nspec: {selector: {app: 3}}\n",
+    "a class whose value is no number": f"{POD}spec: {{}}\n---\nkind: PriorityClass\n"
+    "apiVersion: scheduling.k8s.io/v1\nmetadata: {name: c}\nvalue: x\n",
     "misspelt": f"{POD}spec: {{nodeSelectr: {{}}, tolerations: [{{effect: NoScheduel}}]}}\n",
 }
 

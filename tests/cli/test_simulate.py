@@ -12,8 +12,10 @@ import pytest
 import yaml
 from syrupy.assertion import SnapshotAssertion
 
+from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
+from scheduler.tools.explain.priority_classes import priority_class_named
 from tests.cli.conftest import DEPLOYMENT, Called, embedded, recorded, refused, written
 from tests.support import build
 from tests.support.build import Json
@@ -302,6 +304,12 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     assert (await called("simulate", "-f", manifests["own"], "--on", saved))[0] == 0
 
 
+def test_an_answer_that_is_no_class_is_an_error_of_one_line() -> None:
+    """As of a proxy that wants a login."""
+    with pytest.raises(SettingsError, match=r"^PriorityClass urgent: found a malformed answer: .+$"):
+        priority_class_named("urgent", "--priority-class", lambda _: b"<html>")
+
+
 async def test_replicas_that_a_later_manifest_evicts_are_not_placed(
     tmp_path: Path, called: Called, snapshot: SnapshotAssertion
 ) -> None:
@@ -385,11 +393,15 @@ async def test_a_drain_says_where_pods_go_and_when(
     assert (code, out, err) == (0, snapshot, "")
     base = ("simulate", "--on", saved)
     assert await called(*base, "--drain", "node-0001") == (0, out, "")
-    # Names with commas, with spaces, and both, are the same drain; YAML says what JSON does.
-    names = (("node-0001,node-0002", "node-0004"), ("node-0001", "node-0002", "node-0004"))
+    # Names with commas, with spaces, both, and after flags of their own are the same drain; YAML says what JSON does.
+    names = (
+        ("node-0001,node-0002", "node-0004"),
+        ("node-0001", "node-0002", "node-0004"),
+        ("node-0001", "--drain", "node-0002,node-0004"),
+    )
     answers = [await called(*base, "--drain", *each, "-o", "json") for each in names]
     _, as_yaml, _ = await called(*base, "--drain", *names[0], "-o", "yaml")
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     document = json.loads(answers[0][1])
     assert document["nodes"] == ["node-0001", "node-0002", "node-0004"]
     assert yaml.safe_load(as_yaml) == document
@@ -414,6 +426,7 @@ async def test_a_drain_says_where_pods_go_and_when(
         ("--drain", ","),
         ("--drain", "a", "--replicas", "1"),
         ("-f", "x", "--replicas", "-1"),
+        ("-f", "pod", "--priority-class", ""),
         ("-f", "."),
     ],
     ids=" ".join,
@@ -427,6 +440,7 @@ async def test_what_makes_no_sense_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     on = recorded(tmp_path, build.node("a", labels={build.ZONE: "zone-a"}))
+    written(tmp_path / "pod", build.pod("p"))
     assert await refused(called, "simulate", *flags, "--on", on) == snapshot
 
 

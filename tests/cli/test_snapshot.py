@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from scheduler.sandbox.devcluster.kinds import POD
-from tests.cli.conftest import SECRET, Called, served
+from tests.cli.conftest import SECRET, Called, refused, served
 from tests.support.snapshots import header, objects_by_kind, read_objects
 
 
@@ -40,6 +40,11 @@ async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
     assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
     assert len(objects_by_kind(piped)["Node"]) == len(read_objects(target)["Node"]) == 6
+
+
+@pytest.mark.parametrize("command", ["snapshot", "bundle"])
+async def test_a_file_without_a_name_is_one_line(command: str, called: Called) -> None:
+    assert await refused(called, command, "-o", "") == "-o: found '', expected the name of a file\n"
 
 
 def earlier(**more: object) -> str:

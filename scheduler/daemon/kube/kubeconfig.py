@@ -139,8 +139,12 @@ class Entry(Generic[T]):
         if not value:
             return None
         path = self.file.absolute().parent / value
-        if not path.is_file():
-            raise self.error(name, f"no file {path}", "an existing file")
+        try:
+            found = "" if path.is_file() else f"no file {path}"
+        except OSError as error:  # such as a name that is too long, since it is the content
+            found = error.strerror or str(error)
+        if found:
+            raise self.error(name, found, "an existing file")
         return path
 
     def pem(self, name: str, value: str, data: str) -> Pem | None:
@@ -177,15 +181,23 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
             path = Path(given).expanduser()
         except RuntimeError as error:  # no HOME, and no such user
             raise SettingsError(given, "", "no home directory", "a path without ~") from error
-        if not path.exists():
+        if not _exists(path):
             raise SettingsError(str(path), "", "no such file", "a kubeconfig file")
         return (path,)
     if environ.get(PATH_VARIABLE):
         listed = [Path(part) for part in environ[PATH_VARIABLE].split(":") if part]
-        return tuple(path for path in listed if path.exists())
+        return tuple(filter(_exists, listed))
     home = environ.get("HOME")
     default = Path(home, ".kube", "config") if home else None
-    return (default,) if default is not None and default.exists() else ()
+    return (default,) if default is not None and _exists(default) else ()
+
+
+def _exists(path: Path) -> bool:
+    """Return whether there is the file. Raises SettingsError if nobody can tell, as without rights to its folder."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise SettingsError(str(path), "", error.strerror or str(error), "a readable kubeconfig file") from error
 
 
 def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> ResolvedContext:
@@ -250,6 +262,8 @@ def _read(path: Path) -> _File:
         expected, _, found = text.removeprefix("Expected ").rpartition(", got ")
         field, found = place.lstrip("."), _in_words(found)
         expected = _in_words(expected) if place else "a kubeconfig, such as kubectl's"
+    except (LookupError, AttributeError):  # of PyYAML
+        field, found, expected = "", "a tag that its value does not fit", "plain YAML"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         field, found, expected = "", f'"{str(error).splitlines()[0]}"', "YAML"
     raise SettingsError(str(path), field, found, expected)

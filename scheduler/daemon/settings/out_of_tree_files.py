@@ -99,11 +99,15 @@ class _Finder:
         return LoadedPlugins(self._found, tuple(self._problems))
 
     def files(self, path: str) -> list[Path]:
-        where = Path(path)
-        if where.is_file():
-            return [where]
-        if not where.is_dir():
-            self._report(path, "", "found no such file, expected a Python file or a folder of them")
+        where, found = Path(path), "no such file"
+        try:
+            if where.is_file():
+                return [where]
+            is_folder = where.is_dir()
+        except OSError as error:  # a name that is too long, or no right to its folder
+            found, is_folder = error.strerror or str(error), False
+        if not is_folder:
+            self._report(path, "", f"found {found}, expected a Python file or a folder of them")
             return []
         files = [
             one for one in sorted(where.glob("*.py")) if not one.name.startswith(("_", "test_", "conftest."))

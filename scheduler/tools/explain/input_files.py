@@ -89,9 +89,12 @@ def parse_manifest_files(
 def _files(file: str) -> list[str]:
     """Return the file; for a folder, the files in it whose names end as kubectl expects, in order."""
     folder = Path(file)
-    if file == STANDARD_INPUT or file.startswith(_URLS) or not folder.is_dir():
-        return [file]
-    found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+    try:
+        if file == STANDARD_INPUT or file.startswith(_URLS) or not folder.is_dir():
+            return [file]
+        found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+    except OSError as error:
+        raise SettingsError(file, "", error.strerror or str(error), "a file or a folder of manifests") from error
     if not found:
         raise SettingsError(
             file, "", "a folder without manifests", f"files that end with {', '.join(_SUFFIXES)}"

@@ -50,6 +50,8 @@ def priority_class_named(name: str, source: str, read: ReadClass | None) -> Prio
 
     `read`: None where the cluster's classes are not known.
     """
+    if not name:
+        raise SettingsError(source, "", "''", "the name or the value of a PriorityClass")
     if _NUMBER.fullmatch(name):
         if not -(2**31) <= int(name) <= _HIGHEST:
             raise SettingsError(source, "", name, f"a value from {-(2**31)} to {_HIGHEST}")
@@ -102,7 +104,7 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
             try:
                 found = msgspec.convert(document, PriorityClass)
             except msgspec.ValidationError as error:
-                raise SettingsError(where, "", f"a malformed {error}", "a valid PriorityClass") from error
+                raise SettingsError(where, "", f"a malformed PriorityClass: {error}", "a valid one") from error
             classes[found.metadata.name] = found
     return classes
 
@@ -111,4 +113,7 @@ def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
     if name in _BUILT_IN:
         return PriorityClass(_BUILT_IN[name])
     data = None if read is None else read(name)
-    return None if data is None else msgspec.json.decode(data, type=PriorityClass)
+    try:
+        return None if data is None else msgspec.json.decode(data, type=PriorityClass)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"PriorityClass {name}", "", f"a malformed answer: {error}", "its JSON") from error

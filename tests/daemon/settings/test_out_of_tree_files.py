@@ -128,10 +128,11 @@ def test_a_file_that_is_broken_does_not_hide_the_others_of_its_folder(tmp_path: 
 
 
 def test_what_is_neither_a_file_nor_a_folder_is_a_mistake(tmp_path: Path):
-    nowhere, empty = str(tmp_path / "nowhere"), str(tmp_path)
-    assert load_plugins([nowhere, empty], installed=False).problems == (
+    nowhere, empty, long = str(tmp_path / "nowhere"), str(tmp_path), "x" * 300
+    assert load_plugins([nowhere, empty, long], installed=False).problems == (
         f"{nowhere}: found no such file, expected a Python file or a folder of them",
         f"{empty}: found no Python file, expected at least one with a plugin",
+        f"{long}: found File name too long, expected a Python file or a folder of them",
     )
 
 
