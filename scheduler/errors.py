@@ -47,7 +47,7 @@ class ApiError(SchedulerError):
         self.status, self.reason, self.message = status, reason, message
         self.retry_after_s, self.took_effect_unknown = retry_after_s, took_effect_unknown
         kind = f"{status} {reason}" if status else reason
-        super().__init__(kind if message == reason else f"{kind}: {message}")
+        super().__init__(kind if message in ("", reason) else f"{kind}: {message}")
 
 
 class Conflict(ApiError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.query import listing
+from scheduler.daemon.settings.loading import default_settings
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.cli.conftest import Called, served
 from tests.support import accounts
@@ -70,6 +72,14 @@ async def test_a_server_that_says_when_to_ask_again_is_asked_again(tmp_path: Pat
     assert code == 2
     assert err == f"API server: {script.url}: 500 InternalError: no; try again\n"
     assert [each.path for each in script.received[:3]] == ["/version"] * 3
+
+
+async def test_a_server_that_redirects_is_no_api_server(tmp_path: Path, called: Called) -> None:
+    async with scripted(reply(b"", status=302)) as script:
+        (tmp_path / "k").write_text(kubeconfig_text(script.url))
+        code, _, err = await called("simulate", "--drain", "a", "--kubeconfig", str(tmp_path / "k"))
+    assert code == 2
+    assert err == f"API server: {script.url}: 302 Found; is this the address of an API server?\n"
 
 
 def kubeconfig_without(cluster: DevCluster, folder: Path, *resources: str) -> str:
@@ -140,3 +150,12 @@ async def test_without_pods_or_nodes_a_bundle_has_no_snapshot(
     assert code == 0
     (line,) = (line for line in err.splitlines() if line.startswith("snapshot.json: missing: "))
     assert f'cannot list resource "{resource}"' in line
+
+
+async def test_a_lease_that_cannot_be_read_is_not_known(tmp_path: Path) -> None:
+    settings = default_settings()
+    async with scripted(*[reply(b'{"metadata":{},"items":[3]}')] * 2) as script:
+        (tmp_path / "k").write_text(kubeconfig_text(script.url))
+        async with listing.connect(argparse.Namespace(kubeconfig=str(tmp_path / "k"))) as client:
+            leases = await listing.list_leases(client, settings)
+    assert leases.why_unknown("affinity-scheduler").startswith("Expected `object`")

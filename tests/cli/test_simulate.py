@@ -302,6 +302,11 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         assert (code, err) == (1, "read Deployment, PriorityClass\n")
         assert "a snapshot has no PriorityClasses: priority 0 is assumed, not urgent's" in out
     assert (await called("simulate", "-f", manifests["own"], "--on", saved))[0] == 0
+    beta = {**own, "apiVersion": "scheduling.k8s.io/v1beta1"}
+    beta_file = written(tmp_path / "beta.json", beta, urgent(priorityClassName="own"))
+    code, out, err = await called("simulate", "-f", beta_file, "--on", saved)
+    left_out = "left out PriorityClass of scheduling.k8s.io/v1beta1 instead of scheduling.k8s.io/v1"
+    assert (code, left_out in err, "priority 0 is assumed, not own's" in out) == (1, True, True)
 
 
 def test_an_answer_that_is_no_class_is_an_error_of_one_line() -> None:

@@ -97,7 +97,7 @@ async def list_leases(client: TellingClient, settings: Settings) -> Leases:
             leases.found += await list_all(
                 client, leases_named(name), decode_lease, client.tell_read("Lease")
             )
-        except (Forbidden, NotFound) as error:
+        except (Forbidden, NotFound, msgspec.DecodeError) as error:
             leases.unknown[name] = str(error)
     return leases
 

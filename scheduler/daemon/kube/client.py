@@ -285,7 +285,7 @@ def unusable(server: str, error: ApiError) -> SettingsError:
             advice = "is the way there open, past firewalls and through a VPN or a proxy (HTTPS_PROXY)?"
         case Unreachable():
             advice = "is the cluster running, and is this its address (--kubeconfig, --context)?"
-        case NotFound() | ServerFault(status=200):
+        case NotFound() | ServerFault() if error.status < 500:  # no API server redirects
             advice = "is this the address of an API server?"
         case _:
             advice = "try again"

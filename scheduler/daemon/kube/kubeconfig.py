@@ -9,7 +9,6 @@ Why kubernetes-asyncio's loader is not used: `scheduler.daemon.kube`.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,7 +154,7 @@ class Entry(Generic[T]):
         """
         try:
             content = base64.b64decode("".join(data.split()), validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             # The value may be a private key: only its length is shown.
             raise self.error(f"{name}-data", f"{len(data)} characters ({error})", "base64") from error
         return content or self.path(name, value)

@@ -164,6 +164,7 @@ _BOOKMARK: Final = msgspec.json.Decoder(Bookmark)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _LEASE: Final = msgspec.json.Decoder(Lease)
 _WRITTEN: Final = msgspec.json.Decoder(WrittenObject)
+_VERSION: Final = msgspec.json.Decoder(_VersionInfo)
 
 
 def decode_event(line: bytes) -> WatchEvent:
@@ -257,7 +258,7 @@ def decode_version(body: bytes) -> Version:
     Source: apimachinery/pkg/version/types.go, Info (kubernetes 1.36). Raises Invalid.
     """
     try:
-        info = msgspec.json.decode(body, type=_VersionInfo)
+        info = nesting.read(_VERSION.decode, body)
         major, minor = info.emulation_major or info.major, info.emulation_minor or info.minor
         return Version(int(major), int(minor.rstrip("+")))
     except (msgspec.DecodeError, ValueError) as error:

@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from scheduler.engine.model import nesting
 from scheduler.engine.model.wire import Int32, Named
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.manifest_documents import ManifestFile
+from scheduler.tools.explain.formats.manifest_documents import PRIORITY_CLASS, ManifestFile, named
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -40,6 +41,7 @@ class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
         return replace(manifest, spec=spec)
 
 
+_CLASS: Final = msgspec.json.Decoder(PriorityClass)
 #: Returns the JSON of the cluster's class of this name; None if there is none.
 ReadClass = Callable[[str], bytes | None]
 
@@ -100,7 +102,7 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
     """Return the classes among the documents, by name. Raises SettingsError for a malformed one."""
     classes = {}
     for where, document in file.other_documents:
-        if document["kind"] == "PriorityClass":
+        if named(document) == PRIORITY_CLASS:
             try:
                 found = msgspec.convert(document, PriorityClass)
             except msgspec.ValidationError as error:
@@ -114,6 +116,6 @@ def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
         return PriorityClass(_BUILT_IN[name])
     data = None if read is None else read(name)
     try:
-        return None if data is None else msgspec.json.decode(data, type=PriorityClass)
+        return None if data is None else nesting.read(_CLASS.decode, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"PriorityClass {name}", "", f"a malformed answer: {error}", "its JSON") from error

@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.daemon.kube.requests import LeaseSpec, WatchPath, seconds_of
 from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model import nesting
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.engine.syntax.words import did_you_mean
 
@@ -47,8 +48,12 @@ class SeenLease(msgspec.Struct, frozen=True):
         return f"{self.spec.holder_identity} last renewed {key} {age_text(silent_s)} ago"
 
 
-#: Of the JSON of a Lease.
-decode_lease: Final = msgspec.json.Decoder(SeenLease).decode
+_LEASE: Final = msgspec.json.Decoder(SeenLease)
+
+
+def decode_lease(data: bytes | msgspec.Raw) -> SeenLease:
+    """Return what is read of the JSON of a Lease, which any tenant may write. Raises msgspec.DecodeError."""
+    return nesting.read(_LEASE.decode, data)
 
 
 class Leases(msgspec.Struct, rename="camel"):

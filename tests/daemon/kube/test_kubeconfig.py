@@ -49,6 +49,10 @@ IN_A_LIBRARYS_WORDS = {
         changed(cluster=TLS | {"certificate-authority-data": "%%%"}),
         "clusters[c].cluster.certificate-authority-data: found 3 characters (...), expected base64",
     ),
+    "CA data that is not ASCII": (
+        changed(cluster=TLS | {"certificate-authority-data": "é"}),
+        "clusters[c].cluster.certificate-authority-data: found 1 characters (...), expected base64",
+    ),
     "CA data that is not PEM": (
         changed(cluster=TLS | {"certificate-authority-data": "eA=="}),
         "clusters[c].cluster.certificate-authority-data: found ..., expected certificates in PEM",

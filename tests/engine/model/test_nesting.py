@@ -16,12 +16,15 @@ from scheduler.daemon.kube.responses import (
     decode_lease,
     decode_meta,
     decode_page,
+    decode_version,
     decode_written,
 )
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.nesting import KEPT_LEVELS, shallow
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.tools.explain.priority_classes import priority_class_named
+from scheduler.tools.explain.serving import decode_lease as decode_schedulers_lease
 from scheduler.tools.webhook.reviews import decode_review
 from tests.support import build
 
@@ -39,6 +42,7 @@ def deep(document: build.Json, depth: int) -> bytes:
 
 
 POD = build.pod("p", labels={"app": "a"}, node="n")
+LEASE: build.Json = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
 READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
     "pod": (lambda raw: PodDecoder().decode(raw), POD),
     "node": (decode_node, build.node("n", labels={"zone": "z"})),
@@ -50,10 +54,13 @@ READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
     ),
     "identity": (decode_meta, POD),
     "place": (decode_written, POD),
-    "lease": (
-        lambda raw: decode_lease(raw).spec,
-        {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},
+    "lease": (lambda raw: decode_lease(raw).spec, LEASE),
+    "lease of a scheduler": (decode_schedulers_lease, LEASE),
+    "class": (
+        lambda raw: priority_class_named("c", "--priority-class", lambda _: raw),
+        {"metadata": {"name": "c"}, "value": 7},
     ),
+    "version": (decode_version, {"metadata": {}, "major": "1", "minor": "36"}),
     "watch event": (lambda raw: _pod_of(decode_event(b'{"type":"ADDED","object":' + raw + b"}").object), POD),
     "list": (
         lambda raw: [
