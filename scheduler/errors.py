@@ -22,7 +22,7 @@ class SettingsError(SchedulerError):
     def __init__(self, source: str, field: str, found: str, expected: str) -> None:
         self.source, self.field, self.found, self.expected = source, field, found, expected
         parts = [part for part in (source, field) if part]
-        parts.append(f"found {found}, expected {expected}" if expected else found)
+        parts.append(f"found {found or repr(found)}, expected {expected}" if expected else found)
         super().__init__(" ".join(": ".join(parts).split()))
 
 

@@ -187,7 +187,13 @@ def _parse(arguments: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
         from scheduler.engine.syntax.words import did_you_mean  # the menu imports no room
 
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, _COMMANDS)}")
-    args = parser.parse_args(arguments or ["--help"])
+    args, unknown = parser.parse_known_args(arguments or ["--help"])
+    if unknown:
+        from scheduler.engine.syntax.words import did_you_mean
+
+        asked: argparse.ArgumentParser = menu.choices[args.command]
+        meant = did_you_mean(unknown[0].partition("=")[0], asked._option_string_actions)
+        asked.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     return _load(args.command), args
 
 

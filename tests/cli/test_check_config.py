@@ -46,7 +46,7 @@ def test_every_problem_is_printed(more, flags, tmp_path, capsys, snapshot):
 
 
 def test_no_name_is_no_file_of_defaults():
-    with pytest.raises(SettingsError, match="^FILE: found '', expected the name of a file$"):
+    with pytest.raises(SettingsError, match=r"^FILE: found '', expected the name of a file$"):
         run("")
 
 

@@ -165,6 +165,7 @@ async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called)
         ("-f", ""),
         ("-f", "x" * 300),
         ("p", "--plugins", ""),
+        ("p", "--kubeconfiq=x", "--qqqqqq"),
         ("p", "--kubeconfig", "absent"),
         ("p", "--config", "absent.yaml"),
     ],

@@ -196,7 +196,9 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise SettingsError(str(path), "", error.strerror or str(error), "a readable kubeconfig file") from error
+        raise SettingsError(
+            str(path), "", error.strerror or str(error), "a readable kubeconfig file"
+        ) from error
 
 
 def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> ResolvedContext:

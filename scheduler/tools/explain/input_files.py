@@ -94,7 +94,9 @@ def _files(file: str) -> list[str]:
             return [file]
         found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
     except OSError as error:
-        raise SettingsError(file, "", error.strerror or str(error), "a file or a folder of manifests") from error
+        raise SettingsError(
+            file, "", error.strerror or str(error), "a file or a folder of manifests"
+        ) from error
     if not found:
         raise SettingsError(
             file, "", "a folder without manifests", f"files that end with {', '.join(_SUFFIXES)}"

@@ -2,9 +2,9 @@
 The pods that wait for a node, by workload: how many, since when, why, and the one change that helps most.
 
 Pods that are alike are explained by one of them: those of a workload with an equal spec. Of a StatefulSet or a
-DaemonSet, whose pods' specs name claims and nodes, it is the oldest one of those with the same last reason. Pods without
-a controller are alike by spec and labels. Of many workloads the first ones are explained; others have what their
-scheduler said last.
+DaemonSet, whose pods' specs name claims and nodes, it is the oldest one of those with the same last reason. Pods
+without a controller are alike by spec and labels. Of many workloads the first ones are explained; others have what
+their scheduler said last.
 """
 
 from __future__ import annotations

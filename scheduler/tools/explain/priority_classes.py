@@ -106,7 +106,9 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
             try:
                 found = msgspec.convert(document, PriorityClass)
             except msgspec.ValidationError as error:
-                raise SettingsError(where, "", f"a malformed PriorityClass: {error}", "a valid one") from error
+                raise SettingsError(
+                    where, "", f"a malformed PriorityClass: {error}", "a valid one"
+                ) from error
             classes[found.metadata.name] = found
     return classes
 
@@ -118,4 +120,6 @@ def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
     try:
         return None if data is None else nesting.read(_CLASS.decode, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"PriorityClass {name}", "", f"a malformed answer: {error}", "its JSON") from error
+        raise SettingsError(
+            f"PriorityClass {name}", "", f"a malformed answer: {error}", "its JSON"
+        ) from error

@@ -45,13 +45,17 @@ def node_groups(inspection: Inspection, error: FitError) -> tuple[tuple[NodeGrou
     A node belongs to the first plugin that refuses it, in the profile's order.
     """
     name_of = inspection.context.view.nodes.name_of
+    # A plugin has a second part for nodes that it refuses for the pods that are nominated there.
+    alike: dict[tuple[str, Status, Where], list[int]] = {}
+    for part in error.per_node:
+        for status, refused in _by_status(part.statuses.codes, part.rows, part.statuses.statuses):
+            for where, rows in _by_place(
+                inspection.explanations.get(part.plugin), refused, inspection.context.view.nodes.labels
+            ):
+                alike.setdefault((part.plugin, status, where), []).extend(rows.tolist())
     groups = [
-        node_group(part.plugin, status, where, len(rows), map(name_of, rows.tolist()))
-        for part in error.per_node
-        for status, refused in _by_status(part.statuses.codes, part.rows, part.statuses.statuses)
-        for where, rows in _by_place(
-            inspection.explanations.get(part.plugin), refused, inspection.context.view.nodes.labels
-        )
+        node_group(plugin, status, where, len(found), map(name_of, found))
+        for (plugin, status, where), found in alike.items()
     ]
     groups.sort(key=lambda group: (-group.n_nodes, group.plugin, group.where))
     return tuple(groups[:_SHOWN_GROUPS]), max(0, len(groups) - _SHOWN_GROUPS)

@@ -51,7 +51,8 @@ SUCH_MEMBERS: Final = "each such member"
 def rule_text(rule: Rule) -> str:
     """Return what the rule requires, which pods declare it, and how many nodes it closes."""
     nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
-    pods = f"{'' if rule.selects == EVERY_POD else f'with {rule.selects} '}in {rule.namespaces}"
+    selected = f"{rule.selects} in {rule.namespaces}"
+    pods = f"in {rule.namespaces}" if rule.selects == EVERY_POD else f"with {selected}"
     match rule.kind:
         case "requiredAffinity":
             return f"The pod's affinity: beside a pod {pods}, by {rule.topology_key}; {nodes}"
@@ -70,9 +71,9 @@ def rule_text(rule: Rule) -> str:
             term = f"Anti-affinity of running pods against {_too_many(rule)} {pods}"
             return f"{term}, by {rule.topology_key}; {nodes}"
         case "topologySpread":
-            return f"The pod's spread of {rule.selects} in {rule.namespaces}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
+            return f"The pod's spread of {selected}, by {rule.topology_key}: {_skew_text(rule)}; {nodes}"
         case _:
-            return f"{rule.kind}: {rule.selects} in {rule.namespaces}, by {rule.topology_key}; {nodes}"
+            return f"{rule.kind}: {selected}, by {rule.topology_key}; {nodes}"
 
 
 def _too_many(rule: Rule) -> str:

@@ -116,6 +116,7 @@ def test_errors_are_one_line():
     error = errors.SettingsError("f.yaml", "a.b", "line\nbreak", "x")
     assert str(error) == "f.yaml: a.b: found line break, expected x"
     assert str(errors.SettingsError("--master", "", "'x'", "a URL")) == "--master: found 'x', expected a URL"
+    assert str(errors.SettingsError("--for", "", "", "a time")) == "--for: found '', expected a time"
     assert str(errors.InvariantViolation("bad", ("first", "second"))) == "bad\n  first\n  second"
 
 

@@ -46,7 +46,7 @@ def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
 ARGUMENTS = {
     "unknown flag": (
         ["run", "--bogus"],
-        "affinity-scheduler: unrecognized arguments: --bogus (see affinity-scheduler --help)",
+        "affinity-scheduler run: unrecognized arguments: --bogus (see affinity-scheduler run --help)",
     ),
     "flag of the wrong type": (
         ["run", "--port", "x"],

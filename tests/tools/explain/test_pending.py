@@ -22,7 +22,6 @@ from tests.support import build
 from tests.support.json_cluster import decoded, loaded
 from tests.support.storage_objects import claim
 
-
 OURS = {"schedulerName": "affinity-scheduler"}
 
 

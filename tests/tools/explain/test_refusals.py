@@ -468,3 +468,11 @@ def test_the_room_that_is_kept_for_a_nominated_pod_is_told_to_pods_that_are_no_m
     assert answer.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert answer.notes == ("room is kept for nominated pods: default/high (priority 9) on node a",)
     assert explain(cluster.request(prior("top", 10), state)).notes == ()
+
+
+def test_nodes_that_refuse_alike_are_one_row_though_a_pod_is_nominated_to_one() -> None:
+    cluster = Cluster(zoned("a1 b1"))
+    state = cluster.state()
+    state.nominate(decoded(nominated("a1")), "a1")
+    answer = explain(cluster.request(build.pod("p", node_selector={"disk": "ssd"}), state))
+    assert [(group.n_nodes, group.examples) for group in answer.groups] == [(2, ("a1", "b1"))]

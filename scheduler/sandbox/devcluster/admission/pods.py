@@ -172,7 +172,9 @@ def default_pod_spec(spec: JsonObject) -> None:
     resources = spec.get("resources") or {}
     if limits := resources.get("limits"):
         # So is that of the pod as a whole, but for what its containers request.
-        own = {name: limits[name] for name in limits if name.startswith("hugepages-") or name not in requested}
+        own = {
+            name: limits[name] for name in limits if name.startswith("hugepages-") or name not in requested
+        }
         resources["requests"] = {**own, **(resources.get("requests") or {})}
 
 

@@ -85,7 +85,9 @@ def _with_pod_requests(spec: Json) -> object:
     of_containers = {
         name
         for container in chain.from_iterable(each for each in containers if isinstance(each, list))
-        for name in mapping_or_empty(mapping_or_empty(mapping_or_empty(container).get("resources")).get("requests"))
+        for name in mapping_or_empty(
+            mapping_or_empty(mapping_or_empty(container).get("resources")).get("requests")
+        )
     }
     missing = {
         name: limit

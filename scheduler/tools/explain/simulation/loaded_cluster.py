@@ -153,7 +153,9 @@ class LoadedCluster:
                 known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
                 self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
         if (runtime := manifest.spec.get("runtimeClassName")) and not pod.spec.overhead:
-            self.assumptions[f"RuntimeClass {runtime} is not read: its overhead and its nodes do not count"] = None
+            self.assumptions[
+                f"RuntimeClass {runtime} is not read: its overhead and its nodes do not count"
+            ] = None
         pod, device_claims = with_claims(pod, self._claim_templates)
         for device_claim in device_claims:
             apply_event(self.state, ObjectSeen(device_claim))

@@ -43,7 +43,11 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
         {"key": "pod-template-hash", "operator": "In", "values": ["new-revision-of-web"]}
     ]
     (owner,) = pod["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web-new-revision-of-web", True)
+    assert (owner["kind"], owner["name"], owner["controller"]) == (
+        "ReplicaSet",
+        "web-new-revision-of-web",
+        True,
+    )
     assert made.owner["spec"]["selector"]["matchLabels"] == {
         "app": "web",
         "pod-template-hash": "new-revision-of-web",
