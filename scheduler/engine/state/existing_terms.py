@@ -256,7 +256,8 @@ class ExistingTerms:
             yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)
         # Pods of exempt namespaces neither declare required anti-affinity nor are selected by it.
         if namespace not in self._exempt_namespaces:
-            for term in self.counting(affinity.required_anti, namespace):
+            # A term that stands twice is declared once: what counts is how many pods declare it.
+            for term in dict.fromkeys(self.counting(affinity.required_anti, namespace)):
                 key = self._anti_key(term)
                 selects_itself = term.is_limiting and self._label_sets.matches(key.matcher, label_set)
                 yield key._replace(selects_itself=selects_itself) if selects_itself else key

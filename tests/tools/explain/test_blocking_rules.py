@@ -250,3 +250,12 @@ def test_a_rule_about_all_pods_of_a_namespace_names_no_labels() -> None:
     assert rule.text == (
         "The pod's anti-affinity: not beside pods in namespace default, by topology.kubernetes.io/zone; closes 1 node"
     )
+
+
+def test_a_pod_that_declares_a_term_twice_is_one_pod() -> None:
+    term = build.term(build.ZONE, build.selector("app=web"))
+    twice = build.affinity(anti_required=[term, {**term, "matchLabelKeys": ["absent"]}])
+    cluster = Cluster(zoned("a1"), [build.pod("db", node="a1", affinity=twice)])
+    (rule,) = cluster.explain(web("p")).rules
+    assert rule.declared_by is not None
+    assert (rule.declared_by.n_total, [each.n_pods for each in rule.domains]) == (1, [1])
