@@ -95,8 +95,11 @@ def _n_violations(evicted: Iterable[Pod], view: ClusterView) -> int:
     """Return for how many of the pods, evicted one after the other, a budget allows no eviction."""
     used, n_violations = Counter[str](), 0
     for pod in evicted:
-        budgets = view.budgets_of(view.state.placed[pod.uid].label_set)
-        counting = [budget for budget in budgets if pod.name not in budget.disrupted_pods]
+        counting = [
+            budget
+            for budget in view.state.budgets.within(pod.namespace)
+            if budget.selector.matches(pod.labels) and pod.name not in budget.disrupted_pods
+        ]
         used.update(budget.key for budget in counting)
         n_violations += any(used[budget.key] > budget.disruptions_allowed for budget in counting)
     return n_violations

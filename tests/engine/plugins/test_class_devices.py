@@ -8,6 +8,7 @@ import pytest
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.events import Hint, Resource
+from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import device_class, device_slice, resource_claim
@@ -50,7 +51,7 @@ def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
     container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "1"}}}
     pod = cluster.decoded(build.pod("p", spec={"schedulerName": NAME, "containers": [container]}))
     profile = cluster.machine._profiles[NAME]
-    result = decide(pod, cluster._view, profile, Random(1))
+    result = decide(pod, ClusterView(cluster.state), profile, Random(1))
     assert isinstance(result, ScheduleResult)
     (found,) = (each for each in result.scores.by_plugin if each.plugin == plugin)
     return {name: int(found.scores[row]) for name, row in cluster.state.nodes.row_by_name.items()}

@@ -61,7 +61,6 @@ from scheduler.engine.model.stimuli import (
 from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
 from scheduler.tools.explain.simulation.new_claims import bound_to, freed_claims, provisioned_for
 
@@ -117,7 +116,6 @@ class World:
         self.now_s = now_s
         self.unbound: dict[str, Pod] = {}
         self.evictions: list[Eviction] = []
-        self._view = ClusterView(state)
         self._n_versions = 0
         #: Binds and evictions so far.
         self._n_results = 0
@@ -261,8 +259,9 @@ class World:
         self._n_results += 1
         self._room_made_s[preemptor_uid] = self.now_s
         victim, broken = placed.pod, ""
-        for budget in self._view.budgets_of(placed.label_set):
-            if victim.name not in budget.disrupted_pods:
+        # Not as preemption counts, which leaves out a budget of all pods of its namespace.
+        for budget in list(self.state.budgets.within(victim.namespace)):
+            if budget.selector.matches(victim.labels) and victim.name not in budget.disrupted_pods:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
                 self.process(ObjectSeen(replace(budget, disruptions_allowed=left)))
