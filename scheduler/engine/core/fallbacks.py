@@ -58,7 +58,7 @@ class Fallbacks:
             return None
         known_s = waited_s(pod, self._state.devices.epoch_s)
         waits_s = now_s - self._since_s.setdefault(pod.uid, now_s - known_s)
-        if self._is_preempting(pod, error):
+        if is_preempting(pod, error, self._state):
             return None
         rule_sets = keeping_rules(
             pod.spec.fallbacks, lambda rules: would_fit(self._relaxed(pod, rules), self._view, profile)
@@ -114,19 +114,23 @@ class Fallbacks:
     def _relaxed(self, pod: Pod, rules: RuleSet) -> Pod:
         return replace(pod, spec=self._relaxed_spec(pod.spec, rules))
 
-    def _is_preempting(self, pod: Pod, error: FitError) -> bool:
-        result = error.postfilter
-        if result is not None and result.nominated_node_name is not None:
-            return result.nominated_node_name != ""
-        return bool(self._state.nominated and self._state.nominated.node_of(pod.uid))
-
     def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:
         bare = pod.spec.without_annotations
         if bare is None:
             if not self._view.state.terms.n_by_annotation:
                 return False
             bare = self._bare_spec(pod.spec)
-        return not self._is_preempting(pod, error) and would_fit(replace(pod, spec=bare), self._view, profile)
+        return not is_preempting(pod, error, self._state) and would_fit(
+            replace(pod, spec=bare), self._view, profile
+        )
+
+
+def is_preempting(pod: Pod, error: FitError, state: ClusterState) -> bool:
+    """Return whether a node is nominated for the unfit pod after this attempt."""
+    result = error.postfilter
+    if result is not None and result.nominated_node_name is not None:
+        return result.nominated_node_name != ""
+    return bool(state.nominated and state.nominated.node_of(pod.uid))
 
 
 def waited_s(pod: Pod, epoch_s: float) -> float:

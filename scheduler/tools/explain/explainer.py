@@ -16,7 +16,7 @@ import numpy as np
 
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.engine.core.decision_annotation import DecisionRecord, ranked_nodes
-from scheduler.engine.core.fallbacks import Fallbacks
+from scheduler.engine.core.fallbacks import Fallbacks, is_preempting
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
@@ -261,7 +261,11 @@ def _explain_refusal(answer: Explanation, request: ExplainRequest, error: FitErr
     """Add what refuses the pod, what preemption and fallbacks do for it, and what would help."""
     pod, view = request.pod, ClusterView(request.state)
     profile = request.new_profile(view)
-    answer.notes += (*preemption_notes(pod, error, view), *fallback_notes(pod, view, profile))
+    is_nominated = is_preempting(pod, error, view.state)
+    answer.notes += (
+        *preemption_notes(pod, error, view),
+        *fallback_notes(pod, view, profile, is_nominated=is_nominated),
+    )
     request.on_step("running every filter on every node")
     inspection = inspect_pod(pod, request.state, profile, request.pending_pods, request.kept_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):

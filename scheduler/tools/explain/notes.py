@@ -30,8 +30,8 @@ _SHOWN_PODS: Final = 10
 _NAMED: Final = 3
 
 
-def fallback_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str]:
-    """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help."""
+def fallback_notes(pod: Pod, view: ClusterView, profile: Profile, *, is_nominated: bool) -> Iterator[str]:
+    """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help or is due."""
     if not pod.spec.fallbacks:
         return
 
@@ -43,6 +43,8 @@ def fallback_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[st
     for rules in sets:
         parts = [rule.text + (waited if rule.after_s else "") for rule in rules]
         yield f"fallback: the pod fits once {' and '.join(parts)}"
+    if sets and is_nominated:
+        yield "fallback: none is due while a node is nominated for the pod"
     if not sets:
         yield "fallback: the pod would not fit without the rules that have one either, so no time counts"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 
@@ -14,6 +15,7 @@ from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
+from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.notes import fallback_notes
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
@@ -60,6 +62,23 @@ def test_a_pod_is_told_which_rule_is_relaxed_or_may_be_and_when(
     assert told(answer) == snapshot
 
 
+def test_no_time_counts_for_a_pod_that_a_node_is_nominated_for() -> None:
+    """As in the pod's cycle, which relaxes nothing for it."""
+    pod = copy.deepcopy(WAITED)
+    pod["status"]["nominatedNodeName"] = "a1"
+    pod["spec"]["preemptionPolicy"] = "Never"
+    cluster = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")], epoch_s=1300.0)
+    state = cluster.state()
+    state.nominate(decoded(pod), "a1")
+    answer = explain(cluster.request(pod, state, try_changes=False))
+    assert answer.state == "unschedulable"
+    assert answer.notes == (
+        "nominated to node a1, where it does not fit",
+        f"fallback: the pod fits once {RULE} counts as preferred with weight 50, after 300 s (300 s so far)",
+        "fallback: none is due while a node is nominated for the pod",
+    )
+
+
 def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
     """As in the pod's cycle, where such a pod fits nowhere."""
 
@@ -71,7 +90,7 @@ def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
 
     view = ClusterView(Cluster(zoned("a1")).state())
     profile = Profile("s", (Failing(),), ())
-    notes = list(fallback_notes(decoded(web("third")), view, profile))
+    notes = list(fallback_notes(decoded(web("third")), view, profile, is_nominated=False))
     assert notes == [
         "fallback: the pod would not fit without the rules that have one either, so no time counts"
     ]

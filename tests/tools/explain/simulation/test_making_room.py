@@ -226,7 +226,8 @@ def test_a_budget_of_all_pods_of_a_namespace_is_broken_too() -> None:
     cluster = loaded({"kind": "Node", **TWO[0]}, {"kind": "Pod", **on("a1", "low", "2")}, every)
     new = decoded(build.pod("new", cpu="2", spec={"schedulerName": NAME, "priority": 9}))
     assert explain_pod(cluster, new, None).notes[0] == (
-        "preemption makes room on node a1: it evicts default/low (priority 0), against a PodDisruptionBudget for 1 of them"
+        "preemption makes room on node a1: it evicts default/low (priority 0), "
+        "against a PodDisruptionBudget for 1 of them"
     )
     answer = simulate_copies(cluster, new, 1, random.Random(1))
     assert [victim.budget for victim in answer.victims] == ["every"]
