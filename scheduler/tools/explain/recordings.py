@@ -44,6 +44,7 @@ _WHOLE_LIMIT_BYTES: Final = 2 << 30
 _SNAPSHOT: Final = "ClusterSnapshot"
 _OTHER_SECTIONS: Final = {"leases": LEASES, "forbidden": FORBIDDEN}
 _RECORDED: Final = f"a {KIND}, made by the command record"
+_EITHER: Final = f"{_RECORDED}, or a snapshot of a cluster, made by snapshot or bundle"
 
 _HEAD: Final = ("apiVersion", "kind")
 _MARKS: Final = frozenset(Mark)
@@ -208,19 +209,18 @@ def _opened(file: str) -> Iterator[io.BufferedIOBase]:
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
             beginning = stream.peek(_TAR_MAGIC_AT + len(_TAR_MAGIC))
             if not beginning:
-                expected = f"{_RECORDED}, or a snapshot of a cluster, made by snapshot or bundle"
-                raise SettingsError(file, "", "an empty file", expected)
+                raise SettingsError(file, "", "an empty file", _EITHER)
             is_tar = beginning.startswith(_TAR_MAGIC, _TAR_MAGIC_AT)
             yield _bundled(file, stream) if is_tar else stream
         except FileNotFoundError as error:
-            raise SettingsError(file, "", "no such file", "a file made by the command record") from error
+            raise SettingsError(file, "", "no such file", _EITHER) from error
         except EOFError as error:
             raise SettingsError(file, "", "a damaged gzip file (it has no end)", f"a {KIND}") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
         except (OSError, ValueError) as error:
             found = getattr(error, "strerror", None) or str(error)
-            raise SettingsError(file, "", found, "a file made by the command record") from error
+            raise SettingsError(file, "", found, _EITHER) from error
 
 
 def _bundled(file: str, stream: io.BufferedIOBase) -> io.BufferedIOBase:
