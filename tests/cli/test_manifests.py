@@ -133,6 +133,8 @@ NOT_MANIFESTS = {
     "metadata: {name: p, namespace: default}\nspec: {}\n",
     "a quantity that is none": f"{POD}spec: {{containers: [{{resources: {{requests: {{cpu: x}}}}}}]}}\n",
     "requests that are no object": f"{POD}spec: {{containers: [{{resources: {{requests: x, limits: {{cpu: 1}}}}}}]}}\n",
+    "a key of a toleration that is no text": f"{POD}spec: {{tolerations: [{{key: 5}}]}}\n",
+    "tolerations that are no list": f"{POD}spec: {{tolerations: x}}\n",
     "a volume whose name is a list": f"{POD}spec: {{volumes: [{{name: []}}]}}\n",
     "a Service whose selector is no text": f"{POD}spec: {{}}\n---\nkind: Service\napiVersion: v1\n"
     "metadata: {name: s}\nspec: {selector: {app: 3}}\n",

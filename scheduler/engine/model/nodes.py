@@ -14,12 +14,12 @@ from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.json_fields import UNREAD, At, Created, Name, Namespaced, Reader, ResourceVersion
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
-from scheduler.engine.syntax.quantity import counted, non_negative_quantity
+from scheduler.engine.syntax.quantity import amount_of, counted
 from scheduler.engine.syntax.selectors import Selector, SelectorError
 
 
 def _scheduler_units(amounts: Mapping[str, QuantityText]) -> Mapping[str, int]:
-    return FrozenDict({name: counted(name, non_negative_quantity(text)) for name, text in amounts.items()})
+    return FrozenDict({name: counted(name, amount_of(name, text)) for name, text in amounts.items()})
 
 
 def selector_or_nothing(raw: LabelSelector | None) -> Selector:

@@ -63,7 +63,7 @@ from scheduler.engine.model.pods import (
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.model.terms import Problem
 from scheduler.engine.model.unread_names import unread_names
-from scheduler.engine.syntax.quantity import non_negative_quantity
+from scheduler.engine.syntax.quantity import amount_of
 
 _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
@@ -258,7 +258,7 @@ def _parse_spec(
         without_effect=without_effect(semantics, spread, tolerations, has_resources=has_resources),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
-        overhead=_quantities(decode_part(pod_wire.QUANTITIES, raw.overhead)),
+        overhead=_quantities(decode_part(pod_wire.OVERHEAD, raw.overhead)),
         pod_requests=None
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
@@ -312,7 +312,7 @@ def _container(raw: pod_wire.WireContainer) -> Container:
 def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     if not raw:
         return _NO_REQUESTS
-    return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
+    return FrozenDict({name: amount_of(name, text) for name, text in raw.items()})
 
 
 def _owner(references: tuple[wire.Owner, ...]) -> wire.Owner | None:
@@ -365,7 +365,7 @@ def _resize(spec: pod_wire.WirePodSpec, status: pod_wire.PodStatus, semantics: S
         held = decode_part(pod_wire.RESOURCES, reported.resources)
         containers[reported.name] = ContainerResize(
             requests=_quantities(held.requests if held else None),
-            allocated=_quantities(decode_part(pod_wire.QUANTITIES, reported.allocated_resources)),
+            allocated=_quantities(decode_part(pod_wire.ALLOCATED, reported.allocated_resources)),
         )
     pod_held = None
     if semantics.enabled(Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
@@ -375,7 +375,7 @@ def _resize(spec: pod_wire.WirePodSpec, status: pod_wire.PodStatus, semantics: S
     return Resize(
         containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
-        pod_allocated=_quantities(decode_part(pod_wire.QUANTITIES, status.allocated_resources)),
+        pod_allocated=_quantities(decode_part(pod_wire.ALLOCATED, status.allocated_resources)),
         infeasible=any(
             c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ()
         ),

@@ -276,22 +276,32 @@ AFFINITY: Final = msgspec.json.Decoder(WireAffinity | None)
 LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
 SPREAD: Final = msgspec.json.Decoder(tuple[WireSpreadConstraint, ...] | None)
 TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
-QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+OVERHEAD: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+ALLOCATED: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
 RESOURCES: Final = msgspec.json.Decoder(Resources | None)
 PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
 RESOURCE_CLAIMS: Final = msgspec.json.Decoder(tuple[PodResourceClaim, ...] | None)
 
-#: By the field that stays raw bytes, the type that is decoded of it later; other such fields are maps of texts.
-PARTS: Final[Mapping[str, Any]] = {
-    "affinity": AFFINITY.type,
-    "topologySpreadConstraints": SPREAD.type,
-    "tolerations": TOLERATIONS.type,
-    "resources": RESOURCES.type,
-    "ports": PORTS.type,
-    "resourceClaims": RESOURCE_CLAIMS.type,
+#: The fields that stay raw bytes until they are decoded.
+_FIELDS: Final[Mapping[msgspec.json.Decoder[Any], str]] = {
+    AFFINITY: "affinity",
+    LABELS: "nodeSelector",
+    SPREAD: "topologySpreadConstraints",
+    TOLERATIONS: "tolerations",
+    OVERHEAD: "overhead",
+    ALLOCATED: "allocatedResources",
+    RESOURCES: "resources",
+    PORTS: "ports",
+    RESOURCE_CLAIMS: "resourceClaims",
 }
+#: By field, the type that is decoded of it later.
+PARTS: Final[Mapping[str, Any]] = {field: decoder.type for decoder, field in _FIELDS.items()}
 
 
 def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:
-    """Return the part of a pod; None if the field is absent or null."""
-    return decoder.decode(raw) if raw else None
+    """Return the part of a pod; None if the field is absent or null. A DecodeError names the field too."""
+    try:
+        return decoder.decode(raw) if raw else None
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{problem} - at `{_FIELDS[decoder]}{path or '`'}") from error

@@ -117,6 +117,14 @@ def non_negative_quantity(value: str | int | float | None) -> Quantity:
     return quantity
 
 
+def amount_of(resource: str, value: str | int | float | None) -> Quantity:
+    """Return what `non_negative_quantity` does; its error names the resource."""
+    try:
+        return non_negative_quantity(value)
+    except QuantityError as error:
+        raise QuantityError(f"{resource[:64]!r}: {error}") from error
+
+
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Quantity:
     if len(text) > MAX_TEXT:
