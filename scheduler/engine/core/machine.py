@@ -270,7 +270,8 @@ class Machine:
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._handlers.expire_kubelet_refusals(now_s)
         if self._reservations.has_ready:
-            bind = self._reservations.next_ready()
+            bind, changes = self._reservations.next_ready()
+            self._lifecycle.notify_of_objects(changes, now_s)
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
         queued = None if self.has_backlog else self.queue.pop(now_s)

@@ -177,14 +177,14 @@ class Reservations:
         """Note that the pod is bound, so that nothing is undone."""
         self._undo_by_bind.pop(uid, None)
 
-    def next_ready(self) -> Bind:
-        """Return the bind of a pod for which all is done, and forget what is reserved for the pod."""
+    def next_ready(self) -> tuple[Bind, list[tuple[StoredObject, StoredObject]]]:
+        """Return the bind of a pod for which all is done, and what `unreserve` of the pod returns."""
         uid = next(iter(self._ready))
         reserved = self._pods[uid]
         if undo := reserved.undo():
             self._undo_by_bind[uid] = undo
-        self.unreserve(uid)
-        return reserved.bind
+        # The claim of extended resources counts twice while it is shown before the answer: a shared device is full.
+        return reserved.bind, self.unreserve(uid)
 
     def note_written(
         self, answer: ReservationWritten, now_s: float

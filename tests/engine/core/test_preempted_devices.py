@@ -305,6 +305,24 @@ def test_an_extended_resource_is_taken_from_a_pod_of_lower_priority() -> None:
     assert _bound(cluster, "high", key.partition("/")[2]) == "a"
 
 
+def test_a_pod_refused_while_a_created_claim_counts_twice_is_woken_once_it_counts_once() -> None:
+    """The watch shows the claim, which shares a device, before the answer."""
+    cluster = ClaimCluster(1, ("a",))
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    capacity = {"memory": {"value": "2Gi", "requestPolicy": {"default": "1Gi"}}}
+    cluster.show(device_slice("a", 1, allowMultipleAllocations=True, capacity=capacity))
+    container = build.container(requests={"example.com/gpu": "1"})
+    cluster.pod("first", containers=[container])
+    answer = cluster.answer_to(cluster.reserve())
+    cluster.watch()
+    cluster.pod("second", containers=[container])
+    assert attempt_of(cluster.cycle()).message.startswith(_NO_DEVICES)
+    cluster.handle(answer)
+    assert bind_of(cluster.cycle()).pod.name == "first"
+    cluster.pass_time(20)
+    assert cluster.reserve().pod.name == "second"
+
+
 def test_a_resource_that_a_node_offers_itself_is_taken_there_though_a_class_provides_it() -> None:
     cluster = ClaimCluster(1, ("a",))
     cluster.show(device_class(extended_resource="example.com/gpu"))

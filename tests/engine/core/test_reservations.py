@@ -91,7 +91,7 @@ def test_a_pod_is_bound_once_every_plugin_is_done() -> None:
     shown = cluster.server.claim("default/e")
     assert shown is not None
     assert cluster.note(ObjectSeen(shown)) == []
-    assert cluster.reservations.next_ready() == cluster.bind
+    assert cluster.reservations.next_ready()[0] == cluster.bind
     assert len(cluster.reservations) == 0 and cluster.reservations.next_wake_s() is None
 
 
@@ -154,7 +154,7 @@ def test_the_writes_of_a_pod_that_fails_are_undone_once() -> None:
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_writes_are_undone_after_a_bind_that_fails_alone(*, is_bound: bool) -> None:
     cluster = _answered(Cluster(), "7", "8", "9")
-    assert cluster.reservations.next_ready() == cluster.bind
+    assert cluster.reservations.next_ready()[0] == cluster.bind
     if is_bound:
         cluster.reservations.on_bound(cluster.pod.uid)
     undo = cluster.reservations.take_undo(cluster.pod.uid)
