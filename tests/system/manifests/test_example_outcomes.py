@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ async def test_the_new_member_gets_the_host_of_the_placeholder(
         await cluster.create(path, definition(KUBERNETES))
         nodes = [node["metadata"] for node in (await cluster.api.get("/api/v1/nodes")).ok["items"]]
         rack_of = {node["name"]: node["labels"][RACK] for node in nodes}
-        async with running(Path(cluster.kubeconfig)):
+        async with running(Path(cluster.kubeconfig)) as daemon:
             await _apply_spare(cluster, pod_group=pod_group)
             before = await until(
                 lambda: _places(cluster), lambda p: _is_whole(p) and p.get("spare"), what="all five places"
@@ -221,6 +222,9 @@ async def test_the_new_member_gets_the_host_of_the_placeholder(
             lost = before["training-1"]
             if is_deleted:
                 (await cluster.api.delete(f"/api/v1/nodes/{lost}")).ok  # noqa: B018
+                # Pods and nodes are watched by themselves: a pod that is told of first might go to the node.
+                nodes_known = partial(daemon.metric, "scheduler_cache_size", type="nodes")
+                await until(nodes_known, lambda n_nodes: n_nodes == 9, what="the end of the node")
             else:
                 await cluster.edit_node(lost, {"spec": {"unschedulable": True}})
             await cluster.api.delete("/api/v1/namespaces/fabric/pods/training-1", {"gracePeriodSeconds": 0})

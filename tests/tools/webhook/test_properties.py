@@ -117,11 +117,18 @@ def _unordered(pod: Json) -> tuple[Any, ...]:
         if term_list.side
     ]
     lists.append(pod["spec"].get("topologySpreadConstraints") or [])
-    text = pod["metadata"]["annotations"].get(OWN, "null")
-    # A second run does not know whether a selector had an empty list of expressions or none.
-    own = json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if v != []})
+    own = _plain(pod["metadata"]["annotations"].get(OWN, "null"))
     marker = pod["metadata"]["annotations"].get(MERGED)
-    return own, marker, [sorted(json.dumps(item, sort_keys=True) for item in items) for items in lists]
+    texts = [[json.dumps(_plain(json.dumps(item)), sort_keys=True) for item in items] for items in lists]
+    return own, marker, [sorted(each) for each in texts]
+
+
+def _plain(text: str) -> Json:
+    """Return the JSON without nulls and empty lists: a second run does not know whether a term had these or nothing."""
+    plain: Json = json.loads(
+        text, object_hook=lambda found: {k: v for k, v in found.items() if v not in (None, [])}
+    )
+    return plain
 
 
 @settings(max_examples=50, deadline=None)
