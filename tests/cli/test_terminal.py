@@ -29,6 +29,8 @@ from tests.cli.conftest import recorded
 from tests.support import build
 
 TERM = {"TERM": "xterm"}
+#: No program writes it.
+_END = "\0"
 
 
 class Terminal:
@@ -41,7 +43,13 @@ class Terminal:
         fcntl.ioctl(self._other_end, termios.TIOCSWINSZ, struct.pack("HHHH", n_lines, columns, 0, 0))
 
     def shown(self) -> str:
-        return os.read(self._other_end, 65_536).decode().replace("\r\n", "\n")
+        """Return what has come since the last call. The kernel may hand it over in parts."""
+        self.out.write(_END)
+        self.out.flush()
+        found = ""
+        while not found.endswith(_END):
+            found += os.read(self._other_end, 65_536).decode()
+        return found.removesuffix(_END).replace("\r\n", "\n")
 
 
 @contextmanager
