@@ -103,7 +103,7 @@ def compile_selector(expression: str) -> CompiledSelector | CompileError:
     except ExpressionError as error:
         return CompileError(str(error))
     if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
-        # Told of a manifest too, whose selectors no API server has compiled, and without any device.
+        # No API server has compiled the selectors of a manifest; this is told even where there is no device.
         kind = plan.kind.partition("(")[0] or type_name(plan.value)
         return CompileError(f"must evaluate to bool, not {kind}")
     return CompiledSelector(plan.run, plan.weight, n_slots, 2000 + nbytes)

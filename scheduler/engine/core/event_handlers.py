@@ -114,7 +114,7 @@ class EventHandlers:
         self._groups.note(group.key, None, now_s)
         new = groups.get(group.key) or group
         if old is None or (old.min_count, old.topology) != (new.min_count, new.topology):
-            # The new minimum or topology key may let members in that the old one refused, also of a PodGroup of before.
+            # The minimum or topology key may let members in that the former one refused, or that of a deleted PodGroup.
             self._queue.activate_each((pod.uid for pod in groups.pending(group.key)), now_s)
 
     def _on_node(self, node: Node, now_s: float) -> None:

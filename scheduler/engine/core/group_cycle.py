@@ -169,7 +169,7 @@ class GroupCycles:
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
-        # Those for which pods were evicted on their own keep their room in `_on_unplaced`.
+        # In `_on_unplaced` a member keeps its nomination: pods may have been evicted for it alone.
         yield from self._nominate(cycle, NOWHERE)
         yield from self._give_back(cycle)
         return GroupResult([attempt], placed)

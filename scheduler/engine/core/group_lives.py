@@ -95,7 +95,7 @@ class GroupLives:
             and (changed.terminating or self._records.shown(changed.uid) is None)
             and self._groups.n_placed(key)
         ):
-            # Beside those on nodes, a group needs no more than exist: without this one the others may have places.
+            # A group with members on nodes needs no more members than exist: without this one the others may fit.
             self.turns.wake(key, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)

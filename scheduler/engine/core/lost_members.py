@@ -83,7 +83,7 @@ class LostMembers:
         is_placed = key in self._decided or placed_with
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
-        # One that needs more than when it was placed has lost none thereby.
+        # A group whose minimum was raised since it was placed has lost no member by that.
         return self._groups.n_placed(key) < (min(min_count, placed_with) or min_count)
 
     def take_due(self, key: GroupKey) -> bool:

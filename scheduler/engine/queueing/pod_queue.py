@@ -260,7 +260,7 @@ class PodQueue:
         if queued is None:
             return None
         if queued.sub_queue.waits_for_event:
-            # Pods may be evicted for one that waits for an event, say.
+            # It waits for an event, such as the end of the pods that are evicted for it.
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, queued.timestamp_s)
             if queued.gating_plugin:
                 return None

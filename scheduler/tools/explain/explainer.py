@@ -64,12 +64,13 @@ class ExplainRequest:
     A pod to explain, and the cluster and profile to explain it with.
 
     Args:
-        state: the cluster, in which changes are tried and taken back.
+        state: the cluster. Changes are tried in it, and a bound pod is taken from it, and all is put back: nothing else
+            may read it meanwhile. It stays as it is for a pending pod without `try_changes`.
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
-        try_changes: whether to search for changes that would help; then nothing else may read the state meanwhile.
+        try_changes: whether to search for changes that would help.
         avoided_nodes: nodes that no change may lead to, since the question takes them away.
         kept_pods: UIDs of pods that no change takes away, since they are on their nodes in thought alone.
         adds_replicas: whether the pod comes beside all that run. Otherwise a change of its template replaces those.

@@ -89,7 +89,7 @@ class WhatIfService:
             return await asyncio.to_thread(self.explanation, pod, pending, copy)
 
     def explanation(self, pod: Pod, pending: Sequence[Pod], copy: ClusterState | None = None) -> Explanation:
-        """Return the explanation of the pod; from a copy, which is used up, with the changes that would help."""
+        """Return the explanation of a pending pod; from a copy, of any pod, with the changes that would help."""
         profile, notes = profile_for(pod, self._settings)
         return explain(
             ExplainRequest(

@@ -131,7 +131,7 @@ def _without_nomination(users: Iterable[JsonObject], node: str) -> Iterator[str]
 def rooms_kept(journal: Journal) -> Iterator[Wrong]:
     """Yield decisions that took the room of pods that wait."""
     if journal.may_lose_nominations:
-        # Nor is the end of one written again: the server keeps the nomination of a pod that waits no more.
+        # The end of a nomination may be lost too: the server then names the node of a pod that no longer waits.
         return
     for one in journal.decided:
         node = state_at(journal.written, "Node", one.version).get(one.node)

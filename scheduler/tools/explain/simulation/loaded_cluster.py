@@ -118,7 +118,7 @@ class LoadedCluster:
         if manifest.kind in ("Deployment", "StatefulSet"):
             manifest = self._of_running_revision(manifest)
         if not manifest.is_daemon_set:
-            # Those of a StatefulSet follow the ordinals that run, whose claims are taken.
+            # New pods of a StatefulSet get ordinals that no running pod has: the claims of the others are taken.
             running = {pod.name for pod in self.running_pods(manifest) if manifest.kind == "StatefulSet"}
             numbers = (number for number in count() if manifest.pod_name(number) not in running)
             return [self.create_pod(manifest, number) for number in islice(numbers, n_replicas)]
